@@ -1,0 +1,58 @@
+# Everything starts here: `make help`.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-torch run demo test check format generate lock bench soak eval clean
+
+PY := .venv/bin/python
+FF := .venv/bin/firstfault
+PYTEST := $(PY) -m pytest
+# Two workers suit two cores; files stay whole so that a server started for one is shared by its tests.
+SPREAD ?= -n 2 --dist loadfile
+TESTS ?= tests
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+setup: ## .venv with the server and the SDK (needs Python 3.11 or newer, nothing else)
+	@deploy/native/setup.sh
+
+setup-torch: setup ## .venv-torch with CPU torch, for the torch fault jobs
+	@$(PY) -m tests.faults.torch_env
+
+run: setup ## the demo on a service that stays up
+	@$(FF) demo --stay
+
+demo: setup ## a real two-process job fails on one rank and becomes one incident
+	@$(FF) demo
+
+test: setup ## every test except the long versions
+	@$(PYTEST) $(SPREAD) -m "not soak and not bench" $(TESTS)
+	@$(PYTEST) -m "bench and not soak" tests/bench
+
+check: setup ## formatting, lint, types, layers, generated files
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@$(PY) -m tests.generated --check
+
+format: setup ## rewrite formatting and generated files
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+	@$(PY) -m tests.generated
+
+lock: setup ## rewrite requirements/*.txt from requirements/*.in (UPGRADE=1 takes newer versions)
+	@deploy/native/lock.sh $(if $(UPGRADE),--upgrade)
+
+bench: setup ## figures of this machine
+	@$(PYTEST) -m bench tests/bench -s
+
+soak: setup ## the long versions: full rounds and case counts
+	@FIRSTFAULT_SOAK=1 $(PYTEST) -m soak --timeout 3600 $(TESTS)
+
+eval: setup ## score the detectors on recorded data (EVAL_DIR=folder with the scoring scripts)
+	@test -d "$(EVAL_DIR)" || { echo "make eval: set EVAL_DIR to the folder with the scoring scripts" >&2; exit 2; }
+	@for script in "$(EVAL_DIR)"/score_*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
+
+clean: ## remove environments, caches and builds of this checkout
+	@rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

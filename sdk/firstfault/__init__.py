@@ -1,0 +1,1 @@
+"""Reports a training process to firstfault without ever getting in its way."""
