@@ -79,7 +79,7 @@ class LogRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     span_id: str = ""
 
 
-class Batch(Record, tag="batch"):
+class Batch(Record, tag="batch", kw_only=True):
     """What the worker stage reads: all series and log records of one request that belong to one process."""
 
     identity: Identity
@@ -97,7 +97,7 @@ class Batch(Record, tag="batch"):
 # ---- between the stages -----------------------------------------------------------------------------------------------
 
 
-class Summary(Record, tag="summary"):
+class Summary(Record, tag="summary", kw_only=True):
     """Worker → run, once per second of event time at most and whenever the phase changes: where a process stands."""
 
     identity: Identity
@@ -123,7 +123,7 @@ class Summary(Record, tag="summary"):
     """Lowest receive − send over 60 s: subtract it from received times to compare hosts."""
 
 
-class Presence(Record, tag="presence"):
+class Presence(Record, tag="presence", kw_only=True):
     """Worker → node, every few seconds: this process runs on this node."""
 
     identity: Identity
@@ -139,7 +139,7 @@ class ExceptionInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     stacktrace: str = ""
 
 
-class Event(Record, tag="event"):
+class Event(Record, tag="event", kw_only=True):
     """One acknowledged exception, or log record that matters; never merged or sampled. What `/v1/events` serves.
 
     Worker → store for severity warning and up; → run for exceptions, exits, `train.log` and collective records;
@@ -169,7 +169,7 @@ class Event(Record, tag="event"):
     """Known only once the run stage assigned it; stores fill it in on read."""
 
 
-class Finding(Record, tag="finding"):
+class Finding(Record, tag="finding", kw_only=True):
     """A detector's statement about one series or rank; evidence for the run stage."""
 
     id: str
@@ -191,7 +191,7 @@ class Finding(Record, tag="finding"):
     """The condition is over (recovered for its hold time)."""
 
 
-class NodeFault(Record, tag="node_fault"):
+class NodeFault(Record, tag="node_fault", kw_only=True):
     """Node → run: a kernel-level fact about a node that has processes of this run."""
 
     id: str
@@ -215,7 +215,7 @@ class NodeFault(Record, tag="node_fault"):
 # ---- out --------------------------------------------------------------------------------------------------------------
 
 
-class Rollup(Record, tag="rollup"):
+class Rollup(Record, tag="rollup", kw_only=True):
     """A delta: what one log record added to one 10 s window of one metric of one process. Readers sum the deltas.
 
     Key (tenant, run, process, metric, attributes, window, position): writing it twice is writing it once.
@@ -247,7 +247,7 @@ class Rollup(Record, tag="rollup"):
     step_max: int | None = None
 
 
-class DeadLetter(Record, tag="dead_letter"):
+class DeadLetter(Record, tag="dead_letter", kw_only=True):
     """Bytes that could not be used, with the reason, so that nothing vanishes unexplained."""
 
     id: str
@@ -275,7 +275,7 @@ class RankStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_seen_ns: int = 0
 
 
-class RunStatus(Record, tag="run"):
+class RunStatus(Record, tag="run", kw_only=True):
     """Run → store whenever it changed (at most once a second): what `/v1/runs` serves. Highest `revision` wins."""
 
     tenant: str
@@ -404,7 +404,7 @@ class Advice(msgspec.Struct, kw_only=True):
     because: str
 
 
-class Incident(Record, tag="incident"):
+class Incident(Record, tag="incident", kw_only=True):
     """One failure of one run (contract.md). Written by detection only; people's marks live in `Triage`."""
 
     id: str
