@@ -1,0 +1,42 @@
+"""The application: routes, middleware and error answers around the services it is given."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from firstfault_server.api import problems, schemas
+from firstfault_server.api.middleware import RequestEnvelope
+from firstfault_server.api.routes import health, incidents, runs
+from firstfault_server.api.services import Services
+from firstfault_server.telemetry import ApiMetrics
+
+ERRORS: dict[int | str, dict[str, object]] = {
+    status: {"description": text, "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for status, text in {
+        400: "The request is not valid.",
+        401: "No valid key.",
+        403: "The key lacks a scope, or host or origin are not allowed.",
+        404: "No such thing for this tenant.",
+        503: "A store cannot answer now.",
+    }.items()
+}
+
+
+def create_app(services: Services) -> FastAPI:
+    """The ASGI application of the REST API."""
+    app = FastAPI(
+        title="firstfault",
+        version=version("firstfault-server"),
+        description="Which rank of a training job failed first, why, and whether it was seen before.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=ERRORS,
+    )
+    app.state.services = services
+    problems.install(app)
+    for router in (health.router, incidents.router, runs.router):
+        app.include_router(router)
+    app.add_middleware(RequestEnvelope, services=services, metrics=ApiMetrics(services.registry))
+    schemas.install(app)
+    return app

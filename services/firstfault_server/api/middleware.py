@@ -1,0 +1,99 @@
+"""Around every request: its id, the check of Host and Origin, counts and times, and an answer when a route breaks."""
+
+import time
+import uuid
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from firstfault_server.api.access import is_loopback
+from firstfault_server.api.problems import problem_response
+from firstfault_server.api.services import Services
+from firstfault_server.telemetry import ApiMetrics
+
+_LOCAL_NAMES = frozenset({"localhost", "testserver"})
+
+
+class RequestEnvelope:
+    """Outermost ASGI layer: sets the request id, counts, and turns an unforeseen error into a problem document."""
+
+    def __init__(self, app: ASGIApp, services: Services, metrics: ApiMetrics) -> None:
+        self._app = app
+        self._services = services
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = uuid.uuid4().hex
+        scope["firstfault.request_id"] = request_id
+        started = time.perf_counter()
+        status = 500
+        begun = False
+
+        async def stamped(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                begun = True
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = request_id
+                headers.setdefault("cache-control", "no-store")
+                headers["x-content-type-options"] = "nosniff"
+            await send(message)
+
+        try:
+            refused = host_problem(Headers(scope=scope), scope.get("client"), self._services)
+            if refused:
+                await problem_response(request_id, 403, refused, "origin")(scope, receive, stamped)
+            else:
+                await self._app(scope, receive, stamped)
+        except Exception as error:
+            self._services.log.error("request failed", request_id=request_id, path=scope["path"], exc_info=error)
+            if begun:
+                raise
+            await problem_response(request_id, 500, "the service failed; its log has the details under this request_id")(
+                scope, receive, stamped
+            )
+        finally:
+            route = route_path(scope)
+            self._metrics.requests.labels(scope["method"] if route else "", route, str(status)).inc()
+            self._metrics.latency.labels(scope["method"] if route else "", route).observe(time.perf_counter() - started)
+
+
+def route_path(scope: Scope) -> str:
+    """Template of the route that took the request; empty when none did, so that labels stay few."""
+    route: Any = scope.get("route")
+    return str(getattr(route, "path", ""))
+
+
+def host_problem(headers: Headers, client: tuple[str, int] | None, services: Services) -> str | None:
+    """Why a request is refused by its Host or Origin, or None.
+
+    A page of any web site can make a browser on this machine call a loopback service (directly, or by DNS rebinding). So a
+    keyless request must name a loopback host, and a request of a web page must come from an allowed origin or the same one.
+    """
+    host = headers.get("host", "")
+    name = (urlsplit(f"//{host}").hostname or "") if _parses(host) else ""
+    local = is_loopback(name) or name in _LOCAL_NAMES
+    keyless = "authorization" not in headers
+    if keyless and is_loopback(client[0] if client else None) and not local and name not in services.allowed_hosts:
+        return f"the host {name!r} is not served here; add it to allowed_hosts"
+    if not keyless and services.allowed_hosts and not local and name not in services.allowed_hosts:
+        return f"the host {name!r} is not served here; add it to allowed_hosts"
+    origin = headers.get("origin")
+    if origin is not None and origin not in services.allowed_origins and (not _parses(origin) or urlsplit(origin).netloc != host):
+        return "the origin of this web page is not allowed; add it to allowed_origins"
+    return None
+
+
+def _parses(text: str) -> bool:
+    try:
+        urlsplit(text if "//" in text else f"//{text}")
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,285 @@
+"""Shapes of the API's answers for the OpenAPI document; `core.documents` builds them, tests hold the two together."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict, Field
+
+Severity = Literal["critical", "error", "warning", "info"]
+Role = Literal["initiating", "cascade", "waiting", "teardown", "unknown"]
+Scope = Literal["rank", "node", "group", "all"]
+Number = float | Literal["NaN", "Infinity", "-Infinity"] | None
+RunStateName = Literal["running", "finished", "failed", "killed", "preempted", "cancelled", "time_limit", "unreachable"]
+
+
+class Shape(BaseModel):
+    """Base: exactly these members, unless a shape says otherwise."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem; further members depend on its type."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+
+
+class ExceptionInfo(Shape):
+    """An exception."""
+
+    type: str
+    message: str
+    stacktrace: str
+
+
+class RunReference(Shape):
+    """The run of an incident."""
+
+    id: str
+    attempt: int
+    name: str
+    owner: str
+    job_id: str
+    command: str
+    log_paths: list[str]
+    world_size: int | None
+    nodes: list[str]
+
+
+class Cause(Shape):
+    """Who has to act, as probabilities."""
+
+    domain: str
+    confidence: float
+    domains: dict[str, float]
+
+
+class FirstFault(Shape):
+    """What failed first; `rank` is null when the evidence names no single rank."""
+
+    status: Literal["provisional", "settled"]
+    rank: int | None
+    scope: Scope
+    candidates: list[int]
+    local_rank: int | None
+    node: str | None
+    gpu_uuid: str | None
+    pid: int | None
+    process: str | None
+    phase: str | None
+    step: int | None
+    time: datetime | None
+    exception: ExceptionInfo | None
+    trace_id: str | None
+    stderr_tail: list[str]
+
+
+class RankRole(Shape):
+    """The part that one rank played."""
+
+    rank: int | None
+    role: Role
+    why: str
+
+
+class Evidence(Shape):
+    """One observation."""
+
+    id: str
+    kind: Literal["exception", "log", "metric", "signal", "silence", "node"]
+    rank: int | None
+    node: str
+    time: datetime | None
+    text: str
+    source: str
+    role: Role
+
+
+class Fingerprint(Shape):
+    """Identity of the failure's text."""
+
+    version: int
+    id: str
+    stack_hash: str
+
+
+class History(Shape):
+    """Whether it was seen before."""
+
+    first_seen: datetime | None
+    count_24h: int
+    count_7d: int
+    runs: list[str]
+    same_node: int
+    group: str
+    why: str
+
+
+class Impact(Shape):
+    """What it cost so far."""
+
+    gpus: int | None
+    idle_s: Number
+    gpu_hours_lost: Number
+    last_checkpoint_step: int | None
+    steps_lost: int | None
+
+
+class Advice(Shape):
+    """One thing to do, and why it applies."""
+
+    text: str
+    because: str
+
+
+class Note(Shape):
+    """What a person wrote."""
+
+    id: str
+    author: str
+    time: datetime
+    text: str
+
+
+class Triage(Shape):
+    """People's marks; `version` is the ETag."""
+
+    version: int
+    ack_by: str | None
+    ack_at: datetime | None
+    assignee: str | None
+    muted_until: datetime | None
+    resolved_by: str | None
+    notes: list[Note]
+
+
+class Incident(Shape):
+    """One failure of one run."""
+
+    id: str
+    revision: int
+    state: Literal["open", "acknowledged", "resolved"]
+    severity: Severity
+    page: bool
+    title: str
+    url: str
+    tenant: str
+    run: RunReference
+    symptom: str
+    family: str
+    layer: str
+    seen: str
+    time_pattern: str
+    cause: Cause
+    first_fault: FirstFault
+    ranks: list[RankRole]
+    evidence: list[Evidence]
+    not_seen: list[str]
+    fingerprint: Fingerprint
+    history: History
+    impact: Impact
+    advice: list[Advice]
+    recurrences: int
+    attempts: list[int]
+    opened_at: datetime
+    updated_at: datetime
+    resolved_at: datetime | None
+    resolved_why: str
+    triage: Triage
+
+
+Cursor = Annotated[str | None, Field(description="Pass it as `cursor` for the next page; null: that was all.")]
+
+
+class IncidentPage(Shape):
+    """A page of incidents."""
+
+    items: list[Incident]
+    next_cursor: Cursor
+
+
+class Attempt(Shape):
+    """One attempt of a run."""
+
+    attempt: int
+    started_at: datetime
+
+
+class Rank(Shape):
+    """Where one rank stands."""
+
+    rank: int | None
+    process: str
+    node: str
+    local_rank: int | None
+    pid: int | None
+    gpu_uuid: str
+    state: RunStateName
+    state_reason: str
+    step: int | None
+    phase: str
+    last_seen: datetime | None
+
+
+class Run(Shape):
+    """One run."""
+
+    id: str
+    tenant: str
+    name: str
+    owner: str
+    job_id: str
+    command: str
+    launcher: str
+    log_paths: list[str]
+    world_size: int | None
+    nodes: list[str]
+    attempt: int
+    attempts: list[Attempt]
+    state: RunStateName
+    state_reason: str
+    started_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    step: int | None
+    incidents: list[str]
+    notes: list[str]
+
+
+class RunPage(Shape):
+    """A page of runs."""
+
+    items: list[Run]
+    next_cursor: Cursor
+
+
+class Health(Shape):
+    """State of the service."""
+
+    status: str
+    problems: dict[str, str] = {}
+
+
+def install(app: FastAPI) -> None:
+    """OpenAPI 3.1 with the problem document as the body of every error."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            parts = schema.setdefault("components", {}).setdefault("schemas", {})
+            parts["Problem"] = Problem.model_json_schema()
+            parts.pop("HTTPValidationError", None)
+            parts.pop("ValidationError", None)
+            for path in schema["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,87 @@
+"""Settings of service and command line: defaults, then the TOML file, then `FIRSTFAULT_*`, then flags; later wins."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tomllib
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from firstfault_server.telemetry import LogFormat, LogLevel
+
+DEFAULT_CONFIG = Path("~/.config/firstfault/config.toml")
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message names it and says why."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Field names are the keys of the TOML file; upper case with FIRSTFAULT_ they are variables."""
+
+    model_config = SettingsConfigDict(env_prefix="FIRSTFAULT_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    config_file: ClassVar[Path | None] = None
+
+    data: Path = Field(default=Path("firstfault-data"), description="Folder of everything the service keeps; made if missing.")
+    api: str = Field(default="127.0.0.1:8080", description="Address of the REST API, HOST:PORT; port 0 takes a free one.")
+    otlp_http: str = Field(default="127.0.0.1:4318", description="Address of the OTLP/HTTP receiver.")
+    otlp_grpc: str = Field(default="127.0.0.1:4317", description="Address of the OTLP/gRPC receiver.")
+    public_url: str = Field(default="", description="Address under which people reach the API; used in links. Default: the API's own.")
+    allowed_hosts: list[str] = Field(default=[], description="Host names that requests may name besides the loopback ones.")
+    allowed_origins: list[str] = Field(default=[], description="Origins of web pages that may call the API.")
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "console"
+    thresholds: dict[str, float] = Field(default={}, description="Overrides of detection thresholds by name.")
+    retention_events_days: float = Field(default=14, gt=0, description="How long events are kept.")
+    retention_rollups_days: float = Field(default=30, gt=0, description="How long metric rollups are kept.")
+    drain_s: float = Field(default=8, gt=0, le=12, description="How long a stop waits for what is under way.")
+    alert_timeout_s: float = Field(default=15, gt=0, le=60, description="How long one try to deliver a message may take.")
+
+    api_url: str = Field(default="http://127.0.0.1:8080", description="REST API that the commands talk to.")
+    api_key: str = Field(default="", repr=False, description="Key that the commands present.")
+    output: str = Field(default="", description="table, json or jsonl; default: table on a terminal, else json.")
+
+    @field_validator("thresholds", mode="before")
+    @classmethod
+    def _lower_names(cls, value: Any) -> Any:
+        return {str(name).lower(): number for name, number in value.items()} if isinstance(value, Mapping) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = settings_cls.__dict__.get("config_file")
+        if file is None:
+            return (init_settings, env_settings)
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file))
+
+
+def load(config: Path | None = None, **flags: Any) -> Settings:
+    """Settings from all sources; flags that are None do not count. Raises SettingsError.
+
+    Without `config` the file in the home folder is read if it is there; a file named by `config` must be readable.
+    """
+    path = config if config is not None else DEFAULT_CONFIG.expanduser()
+    if config is not None or path.is_file():
+        try:
+            with path.open("rb") as file:
+                tomllib.load(file)
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"cannot read {path}: {error}") from error
+    given = {name: value for name, value in flags.items() if value is not None}
+    sourced = type("Settings", (Settings,), {"config_file": path if path.is_file() else None, "__module__": __name__})
+    try:
+        made: Settings = sourced(**given)
+    except ValidationError as error:
+        # The values themselves stay out of the message: one of them may be a key.
+        reasons = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors(include_input=False))
+        raise SettingsError(f"settings: {reasons}") from error
+    except ValueError as error:
+        raise SettingsError(f"settings: {error}") from error
+    return made

@@ -1,0 +1,87 @@
+"""What the service says about itself: structured log lines on stderr, and a Prometheus registry that the caller owns."""
+
+import logging
+import sys
+from typing import Any, Literal, TypeAlias
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+
+LogFormat: TypeAlias = Literal["console", "json"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+_SECRET_WORDS = ("secret", "authorization", "api_key", "password")
+_LATENCIES_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+def logger(level: LogLevel = "info", form: LogFormat = "console") -> FilteringBoundLogger:
+    """A logger that writes one line an event to stderr; values of keys that name a secret are masked."""
+    render: Any = (
+        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    )
+    processors: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _mask,
+        _no_control,
+    ]
+    if form == "json":
+        processors.append(structlog.processors.format_exc_info)
+    made: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[*processors, render],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+    )
+    return made
+
+
+def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    for key in event:
+        if any(word in key.lower() for word in _SECRET_WORDS):
+            event[key] = "***"
+    return event
+
+
+def _no_control(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    # Parts of a line may come from clients: a terminal must not obey them.
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join(character if character.isprintable() else repr(character)[1:-1] for character in value)
+    return event
+
+
+class ApiMetrics:
+    """What the API counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "firstfault_api_requests_total", "Requests by route and status.", ["method", "route", "status"], registry=registry
+        )
+        self.latency = Histogram(
+            "firstfault_api_request_seconds", "Time to answer by route.", ["method", "route"], buckets=_LATENCIES_S, registry=registry
+        )
+
+
+class AlertMetrics:
+    """What the alerter counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.messages = Counter("firstfault_alert_messages_total", "Messages put into the outbox.", ["kind"], registry=registry)
+        self.tries = Counter(
+            "firstfault_alert_tries_total", "Tries to deliver a message by result: delivered, retry, failed.", ["result"], registry=registry
+        )
+        self.errors = Counter(
+            "firstfault_alert_loop_errors_total", "Rounds of the delivery loop that failed, by error.", ["error"], registry=registry
+        )
+
+
+def registry() -> CollectorRegistry:
+    """A registry with process and platform figures."""
+    from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+
+    made = CollectorRegistry()
+    ProcessCollector(registry=made)
+    PlatformCollector(registry=made)
+    GCCollector(registry=made)
+    return made
