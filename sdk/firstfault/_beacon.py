@@ -18,6 +18,8 @@ LAYOUT = 0x46464C54_0001
 SIZE = 4096
 NONE = -(1 << 63)
 """A cell that holds no number."""
+STATUS_UNKNOWN = 1 << 31
+"""Low 32 bits of `Cell.STATUS` while no status is known."""
 PHASE_AT, PHASE_SIZE = 512, 256
 REASON_AT, REASON_SIZE = 1024, 1024
 _READ_TRIES = 64
@@ -44,6 +46,9 @@ class Cell(IntEnum):
     PHASE_EXPECT_MS = 8
     """Longest time the user expects the present phase to take, milliseconds; NONE when not given."""
     TEXT_VERSION = 9
+    STATUS = 10
+    """Exit status as the C library saw it, in the low 32 bits, written while the process exits; `STATUS_UNKNOWN` before. It
+    tells `raise SystemExit(3)` from a clean end, which Python code cannot: where it is nonzero, it outweighs `EXIT`."""
 
 
 class Exit(IntEnum):
@@ -65,6 +70,8 @@ class Reading:
     exit: Exit
     exit_code: int | None
     exit_sent: bool
+    status: int | None
+    """Exit status as the C library saw it: present only after an orderly exit, and then the truth."""
     phase: str
     phase_depth: int
     phase_since_ns: int | None
@@ -91,6 +98,7 @@ class Beacon:
             self.cells[cell] = NONE
         self.cells[Cell.EXIT] = Exit.RUNNING
         self.cells[Cell.EXIT_SENT] = self.cells[Cell.PHASE_DEPTH] = self.cells[Cell.TEXT_VERSION] = 0
+        self.cells[Cell.STATUS] = STATUS_UNKNOWN
         self.cells[Cell.LAYOUT] = LAYOUT
 
     def phase(self, name: str, depth: int, since_ns: int | None, expect_s: float | None) -> None:
@@ -99,7 +107,9 @@ class Beacon:
         cells[Cell.PHASE_DEPTH] = depth
         cells[Cell.PHASE_SINCE_NS] = NONE if since_ns is None else since_ns
         cells[Cell.PHASE_EXPECT_MS] = NONE if expect_s is None else int(min(expect_s, 1e12) * 1000)
-        self._text(PHASE_AT, PHASE_SIZE, name)
+        self._text(STATUS_UNKNOWN = 1 << 31
+"""Low 32 bits of `Cell.STATUS` while no status is known."""
+PHASE_AT, PHASE_SIZE, name)
 
     def exit(self, state: Exit, code: int | None, reason: str) -> None:
         """Say how the process ends."""
@@ -158,13 +168,17 @@ class BeaconReader:
     def _read_once(self) -> Reading:
         expect_ms = self._number(Cell.PHASE_EXPECT_MS)
         state = self._cells[Cell.EXIT]
+        status = self._cells[Cell.STATUS] & 0xFFFF_FFFF
         return Reading(
             step=self._number(Cell.STEP),
             progress_ns=self._number(Cell.PROGRESS_NS),
             exit=Exit(state) if state in (Exit.FINISHED, Exit.FAILED) else Exit.RUNNING,
             exit_code=self._number(Cell.EXIT_CODE),
             exit_sent=self._cells[Cell.EXIT_SENT] == 1,
-            phase=self._text(PHASE_AT, PHASE_SIZE),
+            status=None if status == STATUS_UNKNOWN else status & 0xFF,
+            phase=self._text(STATUS_UNKNOWN = 1 << 31
+"""Low 32 bits of `Cell.STATUS` while no status is known."""
+PHASE_AT, PHASE_SIZE),
             phase_depth=self._cells[Cell.PHASE_DEPTH],
             phase_since_ns=self._number(Cell.PHASE_SINCE_NS),
             phase_expect_s=None if expect_ms is None else expect_ms / 1000,
