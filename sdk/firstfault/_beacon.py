@@ -107,9 +107,7 @@ class Beacon:
         cells[Cell.PHASE_DEPTH] = depth
         cells[Cell.PHASE_SINCE_NS] = NONE if since_ns is None else since_ns
         cells[Cell.PHASE_EXPECT_MS] = NONE if expect_s is None else int(min(expect_s, 1e12) * 1000)
-        self._text(STATUS_UNKNOWN = 1 << 31
-"""Low 32 bits of `Cell.STATUS` while no status is known."""
-PHASE_AT, PHASE_SIZE, name)
+        self._text(PHASE_AT, PHASE_SIZE, name)
 
     def exit(self, state: Exit, code: int | None, reason: str) -> None:
         """Say how the process ends."""
@@ -176,9 +174,7 @@ class BeaconReader:
             exit_code=self._number(Cell.EXIT_CODE),
             exit_sent=self._cells[Cell.EXIT_SENT] == 1,
             status=None if status == STATUS_UNKNOWN else status & 0xFF,
-            phase=self._text(STATUS_UNKNOWN = 1 << 31
-"""Low 32 bits of `Cell.STATUS` while no status is known."""
-PHASE_AT, PHASE_SIZE),
+            phase=self._text(PHASE_AT, PHASE_SIZE),
             phase_depth=self._cells[Cell.PHASE_DEPTH],
             phase_since_ns=self._number(Cell.PHASE_SINCE_NS),
             phase_expect_s=None if expect_ms is None else expect_ms / 1000,
