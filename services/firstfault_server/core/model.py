@@ -64,6 +64,8 @@ class Series(msgspec.Struct, kw_only=True, omit_defaults=True):
     """NaN and infinities are values."""
     steps: list[int | None] | None = None
     """Step of each point, joined from `train.step` by equal timestamps; None when the sender gave none."""
+    clamped: int = 0
+    """How many of the times were absurd and replaced by the receive time."""
 
 
 class LogRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -113,6 +115,10 @@ class Summary(Record, tag="summary", kw_only=True):
     phase_expect_s: float | None = None
     pause_p99_s: float | None = None
     """Learned p99 of the time between steps; None before warm-up (30 steps)."""
+    longest_pause_s: float | None = None
+    """Longest time between steps that this process has come out of; None before the second step."""
+    heartbeat_ns: int = 0
+    """Receive time of the newest heartbeat; 0: this sender sends none."""
     step_duration_s: float | None = None
     """Median of the last steps' `train.step.duration` less `train.collective.wait`, where sent."""
     collective_group: str = ""
