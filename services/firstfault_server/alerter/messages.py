@@ -1,0 +1,157 @@
+"""Which messages follow from an incident as it stands now: the page, corrections, the resolve. Pure.
+
+A destination hears of an incident first by one opening message, when the verdict has settled. What it was told last is read
+from the outbox itself, so a replay, a restart or a second look at the same revision never adds a message.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firstfault_server import ports
+from firstfault_server.alerter.body import message_body
+from firstfault_server.core import model
+from firstfault_server.core.documents import incident_document, is_muted, merged_state, rfc3339
+from firstfault_server.core.search import Expression
+from firstfault_server.core.search_fields import INCIDENT
+from firstfault_server.core.search_fields import incident_document as searchable
+from firstfault_server.core.search_match import matches
+
+EVENT_TYPES: Final[dict[ports.MessageKind, str]] = {
+    "opened": "incident.opened",
+    "corrected": "incident.corrected",
+    "resolved": "incident.resolved",
+    "test": "test",
+}
+
+
+class Essence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a correction is about; read back from the body of the last message."""
+
+    symptom: str
+    rank: int | None
+    scope: str
+    severity: str
+    title: str
+    recurrences: int
+    resolved: bool
+
+
+def essence(document: dict[str, Any]) -> Essence:
+    """The part of an INCIDENT whose change is worth a message."""
+    fault = document["first_fault"]
+    return Essence(
+        symptom=document["symptom"],
+        rank=fault["rank"],
+        scope=fault["scope"],
+        severity=document["severity"],
+        title=document["title"],
+        recurrences=document["recurrences"],
+        resolved=document["state"] == "resolved",
+    )
+
+
+def next_message(
+    incident: model.Incident,
+    triage: model.Triage,
+    destination: ports.Destination,
+    where: Expression,
+    told: Sequence[ports.Message],
+    now_ns: int,
+    base_url: str = "",
+) -> ports.Message | None:
+    """The message that this destination is owed, or None.
+
+    `told` are the messages of this incident in the outbox; those of other destinations are ignored. `where` is the parsed
+    `destination.where`.
+    """
+    earlier = sorted((message for message in told if message.destination == destination.id), key=lambda message: message.number)
+    kind = _kind(incident, triage, destination, where, earlier, now_ns)
+    if kind is None:
+        return None
+    number = earlier[-1].number + 1 if earlier else 1
+    document = {
+        "type": EVENT_TYPES[kind],
+        "timestamp": rfc3339(now_ns),
+        "message": number,
+        **incident_document(incident, triage, base_url),
+    }
+    body, shown = message_body(document)
+    if kind == "corrected" and essence(shown) == essence(msgspec.json.decode(earlier[-1].body)):
+        return None
+    return ports.Message(
+        id=f"{incident.id}.{number}.{destination.id}",
+        tenant=incident.tenant,
+        destination=destination.id,
+        incident=incident.id,
+        number=number,
+        kind=kind,
+        revision=incident.revision,
+        body=body,
+        created_ns=now_ns,
+        next_try_ns=now_ns,
+    )
+
+
+def _kind(
+    incident: model.Incident,
+    triage: model.Triage,
+    destination: ports.Destination,
+    where: Expression,
+    earlier: Sequence[ports.Message],
+    now_ns: int,
+) -> ports.MessageKind | None:
+    resolved = merged_state(incident, triage) == "resolved"
+    if earlier:
+        if resolved:
+            return None if earlier[-1].kind == "resolved" else "resolved"
+        # A mute asks for quiet; only the end of what was paged is still told.
+        return None if is_muted(triage, now_ns) else "corrected"
+    pages = (
+        destination.enabled
+        and incident.page
+        and incident.first_fault.status == "settled"
+        and not resolved
+        and not is_muted(triage, now_ns)
+        and incident.opened_at >= destination.created_ns
+        and selects(where, incident, triage, now_ns)
+    )
+    return "opened" if pages else None
+
+
+def selects(where: Expression, incident: model.Incident, triage: model.Triage, now_ns: int) -> bool:
+    """Whether an incident matches a parsed search as it stands now."""
+    document = searchable(incident, triage)
+    if is_muted(triage, now_ns):
+        document.values["is"] = (*document.values["is"], "muted")
+    return matches(where, document, INCIDENT)
+
+
+def webhook_id(message: ports.Message) -> str:
+    """Id by which a receiver knows a message again: the same over all tries, and per incident in order."""
+    return f"{message.incident}.{message.number}" if message.incident else message.id
+
+
+def test_message(destination: ports.Destination, message_id: str, now_ns: int) -> ports.Message:
+    """A message that says nothing happened."""
+    body = msgspec.json.encode(
+        {
+            "type": EVENT_TYPES["test"],
+            "timestamp": rfc3339(now_ns),
+            "message": 0,
+            "title": "Test of a firstfault destination: nothing happened.",
+        }
+    )
+    return ports.Message(
+        id=message_id,
+        tenant=destination.tenant,
+        destination=destination.id,
+        incident="",
+        number=0,
+        kind="test",
+        revision=0,
+        body=body,
+        created_ns=now_ns,
+        next_try_ns=now_ns,
+    )

@@ -1,0 +1,77 @@
+"""Plans messages for what just changed: joins incidents with marks, destinations and what the outbox holds already."""
+
+from collections.abc import Sequence
+
+from structlog.typing import FilteringBoundLogger
+
+from firstfault_server import ports
+from firstfault_server.alerter.messages import next_message
+from firstfault_server.core import model
+from firstfault_server.core.query import QueryError, parse
+from firstfault_server.core.search import Expression, Term
+from firstfault_server.telemetry import AlertMetrics
+
+
+class Planner:
+    """Reads stores, decides by the pure `next_message`, writes nothing: the host commits messages with their incidents."""
+
+    def __init__(
+        self,
+        outbox: ports.Outbox,
+        access: ports.AccessStore,
+        triage: ports.TriageStore,
+        clock: ports.Clock,
+        metrics: AlertMetrics,
+        log: FilteringBoundLogger,
+        base_url: str,
+    ) -> None:
+        self._outbox = outbox
+        self._access = access
+        self._triage = triage
+        self._clock = clock
+        self._metrics = metrics
+        self._log = log
+        self._base_url = base_url
+
+    def plan(self, incidents: Sequence[model.Incident]) -> list[ports.Message]:
+        """Messages owed for these revisions, in order; several revisions of one incident count one after the other."""
+        planned: list[ports.Message] = []
+        destinations: dict[str, list[ports.Destination]] = {}
+        for incident in incidents:
+            tenant = incident.tenant
+            if tenant not in destinations:
+                destinations[tenant] = self._access.destinations(tenant)
+            if destinations[tenant]:
+                triage = self._triage.triage(tenant, incident.id)
+                planned += self._owed(incident, triage, destinations[tenant], planned)
+        return planned
+
+    def marked(self, incident: model.Incident, triage: model.Triage) -> list[ports.Message]:
+        """Messages owed after a person changed an incident's marks."""
+        return self._owed(incident, triage, self._access.destinations(incident.tenant), [])
+
+    def _owed(
+        self,
+        incident: model.Incident,
+        triage: model.Triage,
+        destinations: Sequence[ports.Destination],
+        planned: Sequence[ports.Message],
+    ) -> list[ports.Message]:
+        told = self._outbox.messages(incident.tenant, incident.id)
+        told += [message for message in planned if message.incident == incident.id and message.tenant == incident.tenant]
+        owed: list[ports.Message] = []
+        for destination in destinations:
+            where = self._where(destination)
+            message = next_message(incident, triage, destination, where, told, self._clock.now_ns(), self._base_url)
+            if message is not None:
+                owed.append(message)
+                self._metrics.messages.labels(message.kind).inc()
+        return owed
+
+    def _where(self, destination: ports.Destination) -> Expression:
+        try:
+            return parse(destination.where)
+        except QueryError as error:
+            # It parsed when it was stored; a page too many is better than none.
+            self._log.error("the search of a destination does not parse", destination=destination.name, reason=str(error))
+            return Term(key="is", value="page")

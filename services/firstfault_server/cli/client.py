@@ -1,0 +1,90 @@
+"""The REST API seen from the commands: settings, one request at a time, errors as exit statuses."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import typer
+
+from firstfault_server import settings as configuration
+from firstfault_server.cli import terminal
+
+UrlOption = Annotated[str | None, typer.Option("--api-url", help="Address of the REST API.", show_default=False)]
+TIMEOUT_S = 15.0
+
+
+class Client:
+    """Requests to one API; every failure ends the command with its message and status."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.url = url.rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            terminal.fail(f"the API address {url!r} is not an http or https URL", terminal.EXIT_USAGE)
+        local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON document at a path; parameters that are None are left out."""
+        return self.request("GET", path, parameters={name: value for name, value in parameters.items() if value is not None})
+
+    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+        """Send a JSON body; returns the JSON answer."""
+        return self.request("POST", path, body=body, headers=headers)
+
+    def request(
+        self, method: str, path: str, parameters: dict[str, Any] | None = None, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Any:
+        """One request; None when the answer has no body."""
+        try:
+            response = self._http.request(method, path, params=parameters, json=body, headers=headers)
+        except httpx.HTTPError as error:
+            terminal.fail(f"cannot reach the API at {self.url}: {str(error) or type(error).__name__}", terminal.EXIT_UNREACHABLE)
+        if response.is_success:
+            return response.json() if response.content else None
+        terminal.fail(_reason(response), _status(response.status_code))
+
+    def pages(self, path: str, limit: int, **parameters: Any) -> Iterator[Any]:
+        """Up to `limit` items of a list, page by page."""
+        cursor: str | None = None
+        left = limit
+        while left > 0:
+            page = self.get(path, limit=min(left, 200), cursor=cursor, **parameters)
+            yield from page["items"]
+            left -= len(page["items"])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+
+def _status(code: int) -> int:
+    if code in {401, 403}:
+        return terminal.EXIT_REFUSED
+    return terminal.EXIT_UNREACHABLE if code >= 500 else terminal.EXIT_USAGE
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        document = response.json()
+        detail = str(document["detail"])
+        more = "; ".join(f"{item['in']}: {item['reason']}" for item in document.get("errors", []))
+        where = f" (character {document['position']})" if "position" in document else ""
+    except (ValueError, KeyError, TypeError):
+        return f"the API answered {response.status_code}"
+    return f"{detail}{where}{': ' + more if more else ''} [{response.status_code}]"
+
+
+def connect(url: str | None, output: str | None) -> tuple[Client, terminal.Form]:
+    """A client and the form of output, from flags, variables and the configuration file."""
+    try:
+        loaded = configuration.load(api_url=url, output=output)
+    except configuration.SettingsError as error:
+        terminal.fail(str(error), terminal.EXIT_USAGE)
+    return Client(loaded.api_url, loaded.api_key), terminal.choose(loaded.output)
+
+
+def segment(text: str) -> str:
+    """An id as one segment of a path."""
+    return quote(text, safe="")

@@ -1,0 +1,69 @@
+"""`firstfault incidents …`: the incidents of a service from a terminal."""
+
+from typing import Annotated
+
+import typer
+
+from firstfault_server.cli import report, terminal
+from firstfault_server.cli.client import UrlOption, connect, segment
+
+app = terminal.application("Incidents of a service: list, show, act.")
+
+
+@app.command("list")
+def list_incidents(
+    query: Annotated[str, typer.Argument(metavar="[Q]", help="Search, for instance 'is:open run:xyz rank:>8'.")] = "",
+    period: Annotated[str | None, typer.Option("--since", help="How far back: 30m, 24h, 7d …")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 when there is any.")] = False,
+    output: terminal.OutputOption = None,
+    api_url: UrlOption = None,
+) -> None:
+    """List incidents, newest first."""
+    client, form = connect(api_url, output)
+    items = list(client.pages("/v1/incidents", limit, q=query or None, period=period))
+    if form == "table":
+        terminal.table(
+            ["ID", "STATE", "SEVERITY", "RUN", "FIRST FAULT", "SYMPTOM", "OPENED", "TITLE"],
+            [
+                [
+                    item["id"],
+                    item["state"],
+                    item["severity"],
+                    item["run"]["id"],
+                    "all" if item["first_fault"]["scope"] == "all" else _rank(item["first_fault"]["rank"]),
+                    item["symptom"],
+                    item["opened_at"][:19],
+                    item["title"],
+                ]
+                for item in items
+            ],
+        )
+    else:
+        terminal.emit({"items": items}, form)
+    if exit_code and items:
+        raise typer.Exit(terminal.EXIT_FOUND)
+
+
+@app.command()
+def show(
+    incident: Annotated[str, typer.Argument(metavar="ID")],
+    output: terminal.OutputOption = None,
+    api_url: UrlOption = None,
+) -> None:
+    """Show one incident with its evidence."""
+    client, form = connect(api_url, output)
+    document = client.get(f"/v1/incidents/{segment(incident)}")
+    if form == "table":
+        report.print_incident(document)
+    else:
+        terminal.emit(document, form)
+
+
+def _rank(rank: int | None) -> str:
+    return "rank ?" if rank is None else f"rank {rank}"
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command."""
+    return terminal.run(app, argv, "incidents")

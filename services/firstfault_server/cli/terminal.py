@@ -1,0 +1,102 @@
+"""Output of the commands: data on stdout as table, json or jsonl; log text is made harmless before a terminal sees it."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Annotated, Any, Final, Literal, NoReturn, TypeAlias, cast
+
+import typer
+
+Form: TypeAlias = Literal["table", "json", "jsonl"]
+FORMS: Final = ("table", "json", "jsonl")
+
+EXIT_DONE: Final = 0
+EXIT_FOUND: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_REFUSED: Final = 3
+EXIT_UNREACHABLE: Final = 4
+
+OutputOption = Annotated[str | None, typer.Option("-o", "--output", help="table, json or jsonl; default: table on a terminal, else json.")]
+
+_HARMFUL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]")
+_HARMFUL_IN_JSON: Final = re.compile(_HARMFUL.pattern.replace("\x00-\x1f", ""))
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """Say what is wrong on stderr and leave."""
+    sys.stderr.write(f"firstfault: {clean(message)}\n")
+    raise typer.Exit(status)
+
+
+def clean(text: object) -> str:
+    """Text that a terminal shows and never obeys: control, direction and invisible characters become escapes, line ends blanks."""
+    return _HARMFUL.sub(lambda match: " " if match.group() in "\n\r\t" else _escape(match.group()), str(text))
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def choose(output: str | None, stream: IO[str] | None = None) -> Form:
+    """The form of output asked for; a terminal gets a table when nothing was said."""
+    if not output:
+        return "table" if (stream or sys.stdout).isatty() else "json"
+    if output not in FORMS:
+        fail(f"-o {output!r}: is one of {', '.join(FORMS)}", EXIT_USAGE)
+    return cast(Form, output)
+
+
+def json_text(document: Any, indent: int | None = None) -> str:
+    """JSON in which everything that a terminal might obey is escaped."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(document, ensure_ascii=False, indent=indent, separators=separators)
+    return _HARMFUL_IN_JSON.sub(lambda match: json.dumps(match.group()).strip('"') if match.group() != "\x7f" else "\\u007f", text)
+
+
+def emit(document: Any, form: Form) -> None:
+    """Write JSON: one document, or one line an item of `items`."""
+    if form == "jsonl" and isinstance(document, Mapping) and "items" in document:
+        for item in document["items"]:
+            sys.stdout.write(json_text(item) + "\n")
+    elif form == "jsonl":
+        sys.stdout.write(json_text(document) + "\n")
+    else:
+        sys.stdout.write(json_text(document, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on stdout, as wide as the terminal, or as wide as it must be elsewhere."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(clean("" if cell is None else cell)) for cell in row))
+    width = None if sys.stdout.isatty() else 200
+    Console(file=sys.stdout, width=width, highlight=False, markup=False, no_color=no_color()).print(made)
+
+
+def no_color() -> bool:
+    """Whether colours are unwanted (https://no-color.org) or would end up in a file."""
+    return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty()
+
+
+def run(app: typer.Typer, argv: Sequence[str], name: str) -> int:
+    """Run a typer application as `firstfault NAME`; returns the exit status."""
+    try:
+        app(args=list(argv), prog_name=f"firstfault {name}")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else EXIT_FOUND
+    return EXIT_DONE
+
+
+def application(help: str) -> typer.Typer:
+    """An empty typer application with plain help and plain errors."""
+    return typer.Typer(help=help, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
