@@ -1,0 +1,153 @@
+"""Metric points to columns: `Series` per metric and set of point attributes.
+
+How other kinds are reduced to one number a point: a sum gives its value (cumulative stays cumulative), a histogram, an
+exponential histogram and a summary give the mean sum / count of what they cover. A point without a recorded value is left out.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+
+from firstfault import conventions as names
+from firstfault_server.core.model import Attribute, Series
+from firstfault_server.wire.attributes import Budget, attributes, whole_number
+from firstfault_server.wire.times import Window
+
+STEP_KEYS: Final = (names.STEP, "step", "global_step", "iteration")
+"""Point attributes that foreign senders put the step in."""
+_NO_VALUE: Final = 1
+
+# A point without attributes is 18 bytes: tag and time (field 3, fixed64), tag and value (field 4 double, or 6 sfixed64). Reading
+# many of them from the bytes costs a tenth of reading them from message objects.
+_HEAD: Final = 0x120A
+_TIME: Final = 0x19
+_DOUBLE: Final = struct.Struct("<HBQBd")
+_INTEGER: Final = struct.Struct("<HBQBq")
+_DOUBLE_TAG: Final = 0x21
+_INTEGER_TAG: Final = 0x31
+
+
+def series_of(metric: Metric) -> list[Series]:
+    """Series of one metric, under its conventional name; times as sent, steps only where points carry them as an attribute."""
+    name, factor = _name(metric.name)
+    kind = metric.WhichOneof("data")
+    if kind in ("gauge", "sum"):
+        holder = metric.gauge if kind == "gauge" else metric.sum
+        columns = _columns(holder.SerializeToString()) if kind == "gauge" else None
+        if columns is None:
+            found = _numbers(name, holder.data_points)
+        elif columns[0]:
+            found = [Series(metric=name, times_ns=columns[0], values=columns[1])]
+        else:
+            found = []
+    elif kind in ("histogram", "exponential_histogram", "summary"):
+        found = _distributions(name, getattr(metric, kind).data_points)
+    else:
+        found = []
+    if factor != 1.0:
+        for series in found:
+            series.values = [v * factor for v in series.values]
+    return found
+
+
+def join_steps(found: Sequence[Series]) -> None:
+    """Give each series the steps that `train.step` of the same request says for equal timestamps."""
+    steps: dict[int, int] = {}
+    columns: list[Series] = []
+    for series in found:
+        if series.metric != names.STEP:
+            continue
+        own: list[int | None] = [whole_number(v) for v in series.values]
+        series.steps = own
+        columns.append(series)
+        for time, step in zip(series.times_ns, own, strict=True):
+            if step is not None and step >= steps.get(time, 0):
+                steps[time] = step
+    if not steps:
+        return
+    single = columns[0] if len(columns) == 1 and len(steps) == len(columns[0].times_ns) else None
+    for series in found:
+        if series.steps is not None:
+            continue
+        if single is not None and series.times_ns == single.times_ns:
+            series.steps = single.steps
+        elif any(t in steps for t in series.times_ns):
+            series.steps = [steps.get(t) for t in series.times_ns]
+
+
+def clamp(series: Series, window: Window) -> None:
+    """Replace absurd times by the receive time, and count them."""
+    times = series.times_ns
+    if window.holds(min(times)) and window.holds(max(times)):
+        return
+    series.times_ns = [t if window.holds(t) else window.received_ns for t in times]
+    series.clamped = sum(not window.holds(t) for t in times)
+
+
+def _name(sent: str) -> tuple[str, float]:
+    scaled = names.METRIC_ALIASES_SCALED.get(sent)
+    if scaled is not None:
+        return scaled
+    return names.METRIC_ALIASES.get(sent, sent), 1.0
+
+
+def _columns(data: bytes) -> tuple[list[int], list[float]] | None:
+    """Times and values of a gauge whose points are all of the 18-byte shape; None when they are not."""
+    if not data:
+        return [], []
+    if len(data) % _DOUBLE.size:
+        return None
+    layout = {_DOUBLE_TAG: _DOUBLE, _INTEGER_TAG: _INTEGER}.get(data[11])
+    if layout is None:
+        return None
+    heads, first, times, second, values = zip(*layout.iter_unpack(data), strict=True)
+    tag = second[0]
+    if heads.count(_HEAD) != len(heads) or first.count(_TIME) != len(first) or second.count(tag) != len(second):
+        return None
+    return list(times), list(values) if tag == _DOUBLE_TAG else [float(v) for v in values]
+
+
+def _numbers(name: str, points: Iterable[Any]) -> list[Series]:
+    groups: dict[Any, Series] = {}
+    for point in points:
+        value = point.as_double
+        if not value:
+            kind = point.WhichOneof("value")
+            if kind is None or point.flags & _NO_VALUE:
+                continue
+            if kind == "as_int":
+                value = float(point.as_int)
+        _add(groups, name, point, value)
+    return list(groups.values())
+
+
+def _distributions(name: str, points: Iterable[Any]) -> list[Series]:
+    groups: dict[Any, Series] = {}
+    for point in points:
+        if point.count and not point.flags & _NO_VALUE:
+            _add(groups, name, point, point.sum / point.count)
+    return list(groups.values())
+
+
+def _add(groups: dict[Any, Series], name: str, point: Any, value: float) -> None:
+    step: int | None = None
+    found: dict[str, Attribute] = {}
+    key: Any = None
+    if point.attributes:
+        found = attributes(point.attributes, Budget())
+        for candidate in STEP_KEYS:
+            if candidate in found:
+                step = whole_number(found.pop(candidate))
+                break
+        key = tuple(sorted((k, repr(v)) for k, v in found.items())) or None
+    series = groups.get(key)
+    if series is None:
+        series = groups[key] = Series(metric=name, attributes=found, times_ns=[], values=[])
+    if step is not None and series.steps is None:
+        series.steps = [None] * len(series.times_ns)
+    if series.steps is not None:
+        series.steps.append(step)
+    series.times_ns.append(point.time_unix_nano)
+    series.values.append(value)
