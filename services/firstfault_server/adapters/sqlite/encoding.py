@@ -1,0 +1,51 @@
+"""Records as stored: msgpack, deflated where that pays; and values that SQLite's columns can hold."""
+
+import zlib
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+
+_PLAIN: Final = b"\x00"
+_DEFLATED: Final = b"\x01"
+_WORTH_BYTES: Final = 512
+_LOWEST: Final = -(1 << 63)
+_HIGHEST: Final = (1 << 63) - 1
+
+
+def pack(record: msgspec.Struct) -> bytes:
+    """The record as bytes. Raises UnicodeEncodeError for text that is not Unicode (see `storable`)."""
+    data = msgspec.msgpack.encode(record)
+    # Level 1: stack traces shrink to a third, at a tenth of the cost of the insert.
+    return _DEFLATED + zlib.compress(data, 1) if len(data) > _WORTH_BYTES else _PLAIN + data
+
+
+def unpack(data: bytes, kind: type[RecordT]) -> RecordT:
+    """The record that `pack` made."""
+    body = memoryview(data)[1:]
+    return msgspec.msgpack.decode(zlib.decompress(body) if data[:1] == _DEFLATED else body, type=kind)
+
+
+def storable(record: RecordT) -> tuple[RecordT, bytes]:
+    """The record and its bytes; text that is not Unicode (lone surrogates) is escaped, so that one such record costs no other."""
+    try:
+        return record, pack(record)
+    except UnicodeEncodeError:
+        mended = msgspec.convert(_escaped(msgspec.to_builtins(record)), type(record))
+        return mended, pack(mended)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(inner) for inner in value]
+    return value
+
+
+def column(number: int) -> int:
+    """The number, or the nearest that a 64-bit column holds."""
+    return min(max(number, _LOWEST), _HIGHEST)

@@ -1,0 +1,119 @@
+"""Compiles a search expression into a parameterised SQL condition; no value ever becomes part of the SQL text."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
+from firstfault_server.core.search_fields import Document, Field, Fields
+from firstfault_server.core.search_match import bounds, check, sequences, words
+
+Condition: TypeAlias = tuple[str, list[str | int]]
+
+
+class Target(Protocol):
+    """Says how one kind of thing is stored."""
+
+    @property
+    def fields(self) -> Fields:
+        """The keys it has."""
+
+    def term(self, term: Term, field: Field) -> Condition:
+        """Condition of one term."""
+
+    def text(self, match: str) -> Condition:
+        """Condition of an FTS5 match expression."""
+
+
+def compile_expression(expression: Expression, target: Target) -> Condition:
+    """The condition of a whole expression. Raises SearchError."""
+    check(expression, target.fields)
+    return _compile(expression, target)
+
+
+def _compile(expression: Expression, target: Target) -> Condition:
+    if isinstance(expression, And):
+        return _joined(expression.parts, target, " AND ", "1")
+    if isinstance(expression, Or):
+        return _joined(expression.parts, target, " OR ", "0")
+    if isinstance(expression, Not):
+        sql, values = _compile(expression.part, target)
+        # A comparison with a missing value is NULL, which counts as false.
+        return f"NOT coalesce({sql}, 0)", values
+    if isinstance(expression, Text):
+        wanted = sequences(expression)
+        return target.text(" AND ".join(f'"{" ".join(run)}"' for run in wanted)) if wanted else ("0", [])
+    return target.term(expression, target.fields[expression.key])
+
+
+def _joined(parts: Sequence[Expression], target: Target, joint: str, empty: str) -> Condition:
+    compiled = [_compile(part, target) for part in parts]
+    values = [value for _, inner in compiled for value in inner]
+    return (f"({joint.join(sql for sql, _ in compiled)})" if compiled else empty), values
+
+
+def number_condition(column: str, term: Term, field: Field) -> Condition:
+    """Condition of a number term on a column or SQL expression."""
+    low, high = bounds(term, field)
+    if low is not None and low == high:
+        return f"{column} = ?", [low]
+    parts = ([f"{column} >= ?"] if low is not None else []) + ([f"{column} <= ?"] if high is not None else [])
+    return f"({' AND '.join(parts)})", [bound for bound in (low, high) if bound is not None]
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """A target whose keys are columns or SQL expressions of one row."""
+
+    fields: Fields
+    columns: dict[str, str]
+    flags: dict[tuple[str, str], str] = {}
+    """Conditions of flags that are no column: (key, value) -> SQL."""
+    fts: Callable[[str], Condition]
+
+    def term(self, term: Term, field: Field) -> Condition:
+        """Condition of one term."""
+        if field.type == "flag" and (term.key, term.value) in self.flags:
+            return self.flags[term.key, term.value], []
+        column = self.columns[term.key]
+        return number_condition(column, term, field) if field.type == "number" else (f"{column} = ?", [term.value])
+
+    def text(self, match: str) -> Condition:
+        """Condition of an FTS5 match expression."""
+        return self.fts(match)
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """A target whose values lie in the table `term` and whose words lie in `<kind>_text`, both by `doc`."""
+
+    kind: str
+    fields: Fields
+    muted: Condition | None = None
+    """Condition of `is:muted`, the one flag that depends on the present time."""
+
+    def term(self, term: Term, field: Field) -> Condition:
+        """Condition of one term."""
+        if self.muted is not None and (term.key, term.value) == ("is", "muted"):
+            return self.muted
+        sql, values = number_condition("number", term, field) if field.type == "number" else ("text = ?", [term.value])
+        return f"doc IN (SELECT doc FROM term WHERE kind = ? AND key = ? AND {sql})", [self.kind, term.key, *values]
+
+    def text(self, match: str) -> Condition:
+        """Condition of an FTS5 match expression."""
+        return f"doc IN (SELECT rowid FROM {self.kind}_text WHERE {self.kind}_text MATCH ?)", [match]
+
+
+def nowhere(match: str) -> Condition:
+    """For things without free text: found by no word."""
+    return "0", []
+
+
+def indexed(text: str) -> str:
+    """A text as it goes into an FTS5 table: its words, one blank apart, so that the table's own tokenizer changes nothing."""
+    return " ".join(words(text))
+
+
+def indexed_document(document: Document) -> str:
+    """All texts of a document; a mark between them keeps phrases within one text."""
+    # U+FFFF is no word character, so no search can ask for it; to the ascii tokenizer it is a token.
+    return " \uffff ".join(map(indexed, document.texts))
