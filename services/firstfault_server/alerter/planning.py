@@ -1,7 +1,9 @@
 """Plans messages for what just changed: joins incidents with marks, destinations and what the outbox holds already."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
@@ -75,3 +77,42 @@ class Planner:
             # It parsed when it was stored; a page too many is better than none.
             self._log.error("the search of a destination does not parse", destination=destination.name, reason=str(error))
             return Term(key="is", value="page")
+
+
+class AlertingCheckpoint:
+    """A checkpoint that adds the messages owed to every commit, so that a page is durable exactly when its incident is.
+
+    Planning and writing happen under one lock, shared with people's changes: two writers would number the same message twice.
+    """
+
+    def __init__(self, inner: ports.Checkpoint, planner: Planner, outbox: ports.Outbox, planned: Callable[[], None]) -> None:
+        self._inner = inner
+        self._planner = planner
+        self._outbox = outbox
+        self._planned = planned
+        self._lock = threading.Lock()
+
+    def commit(self, commit: ports.Commit) -> None:
+        """All or nothing, with messages. Raises StorageFull, StoreUnavailable."""
+        with self._lock:
+            owed = self._planner.plan(commit.incidents) if commit.incidents else []
+            self._inner.commit(msgspec.structs.replace(commit, messages=[*commit.messages, *owed]) if owed else commit)
+        if owed:
+            self._planned()
+
+    def triage_changed(self, incident: model.Incident, triage: model.Triage) -> None:
+        """Queue what follows from a person's change."""
+        with self._lock:
+            owed = self._planner.marked(incident, triage)
+            if owed:
+                self._outbox.add(owed)
+        if owed:
+            self._planned()
+
+    def position(self) -> str | None:
+        """Position of the last commit."""
+        return self._inner.position()
+
+    def snapshots(self) -> Iterable[tuple[str, str, bytes]]:
+        """(stage, key, state) of everything kept."""
+        return self._inner.snapshots()

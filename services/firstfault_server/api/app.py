@@ -1,13 +1,15 @@
 """The application: routes, middleware and error answers around the services it is given."""
 
+import threading
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
 from firstfault_server.api import problems, schemas
 from firstfault_server.api.middleware import RequestEnvelope
-from firstfault_server.api.routes import health, incidents, runs
+from firstfault_server.api.routes import destinations, health, incidents, keys, runs, triage
 from firstfault_server.api.services import Services
+from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
 
 ERRORS: dict[int | str, dict[str, object]] = {
@@ -34,8 +36,9 @@ def create_app(services: Services) -> FastAPI:
         responses=ERRORS,
     )
     app.state.services = services
+    app.state.writes = Writes(threading.Lock())
     problems.install(app)
-    for router in (health.router, incidents.router, runs.router):
+    for router in (health.router, incidents.router, triage.router, runs.router, destinations.router, keys.router):
         app.include_router(router)
     app.add_middleware(RequestEnvelope, services=services, metrics=ApiMetrics(services.registry))
     schemas.install(app)

@@ -16,6 +16,8 @@ TriageChanged = Callable[[model.Incident, model.Triage], None]
 """Called after a person changed an incident's marks: queues the messages that follow from it."""
 DestinationTest = Callable[[ports.Destination], Awaitable[ports.Delivery]]
 """Sends one test message now and returns the try."""
+UrlProblem = Callable[[str], str]
+"""Why messages cannot be sent to a URL; empty: they can."""
 Readiness = Callable[[], Mapping[str, str]]
 """What is not ready, by part; empty: everything is."""
 
@@ -37,6 +39,7 @@ class Services:
     triage_changed: TriageChanged
     test_destination: DestinationTest
     readiness: Readiness
+    url_problem: UrlProblem
     base_url: str = ""
     """Start of links to incidents, without a trailing slash."""
     allowed_hosts: frozenset[str] = frozenset()
