@@ -73,6 +73,14 @@ class Event(Record, tag="event", kw_only=True):
     """Symptom the text alone suggests, by the patterns; empty when none."""
     text_role: Role = "unknown"
     """Role the text alone suggests."""
+    text_weight: float = 0.0
+    """How much the text says, log-odds."""
+    text_pattern: str = ""
+    """Pattern that matched."""
+    text_domains: dict[str, float] = {}
+    """Log-odds the pattern adds to domains."""
+    stack_hash: str = ""
+    """In-app hash of the fingerprint, empty without a stack."""
     step: int | None = None
     phase: str = ""
     trace_id: str = ""

@@ -1,0 +1,63 @@
+"""What the end of a process means: finished, asked to stop, or failed, and which symptom the signal or status alone suggests."""
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from firstfault_server.core.model import RunState
+
+EndKind: TypeAlias = Literal["clean", "stop", "fault"]
+
+# Linux numbers: records come from Linux nodes whatever the service runs on.
+SIGNALS: Final = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
+    11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+SIGKILL: Final = 9
+_STOPS: Final = frozenset({1, 2, 15})
+_CRASHES: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
+_STATES: Final[dict[str, RunState]] = {"preempted": "preempted", "cancelled": "cancelled", "time_limit": "time_limit"}
+
+
+class Ending(msgspec.Struct, kw_only=True, frozen=True):
+    """How one process ended."""
+
+    kind: EndKind
+    state: RunState
+    symptom: str = ""
+    """What the end alone suggests; empty for a clean one."""
+    signal: int | None = None
+    text: str = ""
+    known: bool = True
+    """False: neither status nor signal is known."""
+
+
+def ending(state: str, code: int | None, signal: int | None, reason: str = "") -> Ending:
+    """Read one exit record. Shells and containers report a signal as status 128 + number, `subprocess` as a negative one."""
+    if signal is None and code is not None:
+        signal = code - 128 if 128 < code < 160 else -code if code < 0 else None
+    said = f": {reason}" if reason else ""
+    if state in _STATES:
+        return Ending(kind="stop", state=_STATES[state], symptom="preempted", signal=signal, text=state.replace("_", " ") + said)
+    if signal is not None and signal in _STOPS:
+        stopped: RunState = "cancelled" if signal == 2 else "killed"
+        return Ending(kind="stop", state=stopped, symptom="preempted", signal=signal, text=f"ended by {signal_name(signal)}{said}")
+    if signal is not None:
+        symptom = "process_crashed" if signal in _CRASHES else "process_killed"
+        return Ending(kind="fault", state="killed", symptom=symptom, signal=signal, text=f"killed by {signal_name(signal)}{said}")
+    if state == "finished" and not code:
+        return Ending(kind="clean", state="finished", text="finished" + said)
+    if code:
+        return Ending(kind="fault", state="failed", symptom="unknown", text=f"exit status {code} without a recorded exception{said}")
+    if state == "failed":
+        return Ending(kind="fault", state="failed", symptom="unknown", text=f"failed without a recorded exception{said}")
+    if code == 0 and state != "killed":
+        return Ending(kind="clean", state="finished", text="finished" + said)
+    return Ending(
+        kind="fault", state="killed", symptom="process_killed", text=f"gone, with neither exit status nor signal known{said}", known=False
+    )
+
+
+def signal_name(signal: int) -> str:
+    """`SIGKILL` for 9."""
+    return SIGNALS.get(signal, f"signal {signal}")
