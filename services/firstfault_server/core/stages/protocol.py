@@ -35,6 +35,10 @@ class Stage(Protocol[StateT]):
     def deadline(self, state: StateT) -> int | None:
         """Receive time of the next tick; None: the state may go; FOREVER or more: keep, no timer."""
 
+    # A stage may also have `on_hole(state, hole_ns: int, now_ns: int) -> None`. The host calls it for every live state, before any
+    # further record or tick, when receive time jumped by more than 5 s (the service was away): the stage moves what it measures
+    # silences and hangs by. `hole_ns` is the whole jump, `now_ns` the receive time after it; timers are set anew afterwards.
+
     def encode(self, state: StateT) -> bytes:
         """State as versioned msgpack."""
 
