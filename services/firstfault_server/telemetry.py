@@ -36,6 +36,26 @@ def logger(level: LogLevel = "info", form: LogFormat = "console") -> FilteringBo
     return made
 
 
+class Bridge(logging.Handler):
+    """Sends records of the standard library's loggers to ours."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one record on."""
+        write = (
+            self._log.error
+            if record.levelno >= logging.ERROR
+            else self._log.warning
+            if record.levelno >= logging.WARNING
+            else self._log.info
+        )
+        details = {"exc_info": record.exc_info} if record.exc_info else {}
+        write(record.getMessage(), source=record.name, **details)
+
+
 def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     for key in event:
         if any(word in key.lower() for word in _SECRET_WORDS):

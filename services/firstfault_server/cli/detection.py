@@ -1,0 +1,108 @@
+"""Detection in this process: thresholds, tables, stages, the host that drives them, and the pruning of what is old."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from structlog.typing import FilteringBoundLogger
+
+from firstfault_server import ports
+from firstfault_server.adapters.filelog import FileLog
+from firstfault_server.core.stages import build_stages
+from firstfault_server.core.thresholds import Thresholds
+from firstfault_server.detect.embedded import EmbeddedHost
+from firstfault_server.detect.telemetry import DetectMetrics
+from firstfault_server.settings import Settings, SettingsError
+from firstfault_server.tables import load_tables
+
+PRUNE_EVERY_S = 600.0
+_DAY_NS = 86_400_000_000_000
+
+
+def thresholds(settings: Settings) -> Thresholds:
+    """Defaults with the overrides of the settings. Raises SettingsError for a name or value that cannot be."""
+    known = {field.name for field in msgspec.structs.fields(Thresholds)}
+    unknown = sorted(set(settings.thresholds) - known)
+    if unknown:
+        raise SettingsError(f"thresholds: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    whole = {name: int(value) if value.is_integer() else value for name, value in settings.thresholds.items()}
+    try:
+        return msgspec.convert(whole, Thresholds)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"thresholds: {error}") from error
+
+
+def open_aggregates(folder: Path) -> ports.AggregateStore:
+    """The store of rollups."""
+    from firstfault_server.adapters.memory.aggregates import MemoryAggregateStore
+
+    return MemoryAggregateStore()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """The host and what belongs to it."""
+
+    host: EmbeddedHost
+    context: ports.ContextStore
+    aggregates: ports.AggregateStore
+    settings: Settings
+    clock: ports.Clock
+    log: FilteringBoundLogger
+
+    def problems(self) -> Mapping[str, str]:
+        """What is not ready, by part."""
+        problem = self.host.problem
+        return {"detection": problem} if problem else {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Detect for the length of the block; at its end what was read is worked off and committed."""
+        await asyncio.to_thread(self.host.start)
+        pruning = asyncio.create_task(self._prune(), name="prune")
+        try:
+            yield
+        finally:
+            pruning.cancel()
+            with suppress(asyncio.CancelledError):
+                await pruning
+            if not await asyncio.to_thread(self.host.stop, self.settings.drain_s):
+                self.log.warning("detection did not end in time; it goes on from its last commit after the next start")
+
+    async def _prune(self) -> None:
+        while True:
+            await asyncio.sleep(PRUNE_EVERY_S)
+            now_ns = self.clock.now_ns()
+            try:
+                await asyncio.to_thread(self.context.prune, now_ns - int(self.settings.retention_events_days * _DAY_NS))
+                await asyncio.to_thread(self.aggregates.prune, now_ns - int(self.settings.retention_rollups_days * _DAY_NS))
+            except ports.StoreUnavailable as error:
+                self.log.error("old data could not be removed", reason=str(error))
+
+
+def build_detection(
+    settings: Settings,
+    log: FilteringBoundLogger,
+    input_log: FileLog,
+    checkpoint: ports.Checkpoint,
+    context: ports.ContextStore,
+    aggregates: ports.AggregateStore,
+    clock: ports.Clock,
+    registry: CollectorRegistry,
+) -> Detection:
+    """Everything built, nothing started. Raises SettingsError."""
+    tables = load_tables()
+    host = EmbeddedHost(
+        stages=build_stages(thresholds(settings), tables.taxonomy, tables.text_reader()),
+        log=input_log,
+        checkpoint=checkpoint,
+        aggregates=aggregates,
+        context=context,
+        metrics=DetectMetrics(registry),
+        trim=lambda position: input_log.keep(settings.log_bytes, position),
+    )
+    return Detection(host=host, context=context, aggregates=aggregates, settings=settings, clock=clock, log=log)
