@@ -185,6 +185,17 @@ def with_sources(captured: Captured) -> Captured:
     )
 
 
+def with_texts(captured: Captured, change: Callable[[str], str]) -> Captured:
+    """The same with each text that a user wrote (messages, notes, source lines) changed, for instance redacted."""
+    return replace(
+        captured,
+        message=change(captured.message),
+        notes=tuple(change(note) for note in captured.notes),
+        frames=[replace(one, source=change(one.source)) if one.source else one for one in captured.frames],
+        chain=[with_texts(link, change) for link in captured.chain],
+    )
+
+
 def stacktrace(captured: Captured) -> str:
     """Formatted as Python prints it, causes first, at most 64 kB."""
     text = _format(captured)
