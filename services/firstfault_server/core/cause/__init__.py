@@ -1,0 +1,1 @@
+"""Says what a failure is, what failed first, and whose problem it is."""

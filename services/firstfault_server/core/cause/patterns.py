@@ -1,0 +1,163 @@
+"""Rows of the pattern tables as typed values, and the one way to match them: plain substrings first, then a bounded expression."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firstfault_server.core import model
+
+Part: TypeAlias = Literal["exception", "line"]
+
+LAST_RESORT = "fallback"
+"""Weight name of rows that count only when no other row holds; they stand last in the table."""
+LONGEST_TEXT = 8192
+"""Characters of a message or line that are matched, half of them from its end; more is never needed and would cost time."""
+
+
+class Pattern(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One rule: what a text must hold, and what it then says.
+
+    All conditions that are given must hold. `has` and `lacks` are compared without regard to case, `text` and `frames` with it.
+    """
+
+    id: str
+    symptom: str
+    role: model.Role = "initiating"
+    weight: str = "strong"
+    """A key of the table's `weights`: how much the text says by itself."""
+    where: tuple[Part, ...] = ("exception", "line")
+    type: str = ""
+    """Expression for the whole exception class name without its module."""
+    has: tuple[str, ...] = ()
+    """Any of these must be in the text."""
+    text: str = ""
+    """Expression searched in the text; its named groups become facts of the reading."""
+    lacks: tuple[str, ...] = ()
+    """None of these may be in the text."""
+    frames: str = ""
+    """Expression searched in the frames, one `module:function` a line, innermost first."""
+    facts: str = ""
+    """Expression whose named groups become facts where it is found; it decides nothing."""
+    lookup: Literal["", "xid", "signal", "errno"] = ""
+    """Code table in which the fact of that name gives symptom and role."""
+    example_frames: str = ""
+    """Frames the examples are tested with."""
+    domains: dict[str, float] = {}
+    """Log-odds that this evidence adds to domains, beyond the symptom's prior."""
+    note: str = ""
+    examples: tuple[str, ...] = ()
+    """Texts it must match, `Type: message` for exceptions."""
+    near_misses: tuple[str, ...] = ()
+    """Texts that look alike and must not match."""
+
+
+class PatternTable(msgspec.Struct, kw_only=True, frozen=True):
+    """The pattern rows in order (among equals the earlier one wins) and the value of each weight name."""
+
+    weights: dict[str, float]
+    """Log-odds of the symptom being the right one, fitted on labelled text by thread."""
+    patterns: tuple[Pattern, ...]
+    advice_marks: tuple[str, ...] = ()
+    """Beginnings of the advice libraries print: never evidence, never part of a fingerprint."""
+
+
+class Hit(msgspec.Struct, kw_only=True, frozen=True):
+    """One pattern that holds for a text."""
+
+    pattern: Pattern
+    weight: float
+    facts: dict[str, str]
+
+
+def clipped(text: str) -> str:
+    """The text as it is matched: head and tail of a very long one."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    half = LONGEST_TEXT // 2
+    return text[:half] + "\n" + text[-half:]
+
+
+class _Compiled:
+    """A pattern with its expressions compiled."""
+
+    __slots__ = ("facts", "frames", "has", "lacks", "pattern", "text", "type", "weight")
+
+    def __init__(self, pattern: Pattern, weight: float) -> None:
+        self.pattern = pattern
+        self.weight = weight
+        self.has = tuple(word.lower() for word in pattern.has)
+        self.lacks = tuple(word.lower() for word in pattern.lacks)
+        self.type = re.compile(pattern.type) if pattern.type else None
+        self.text = re.compile(pattern.text) if pattern.text else None
+        self.frames = re.compile(pattern.frames) if pattern.frames else None
+        self.facts = re.compile(pattern.facts) if pattern.facts else None
+
+    def match(self, text: str, lowered: str, type_name: str, frames: str) -> dict[str, str] | None:
+        """Facts when every condition holds, None otherwise."""
+        if self.has and not any(word in lowered for word in self.has):
+            return None
+        if self.type is not None and not self.type.fullmatch(type_name):
+            return None
+        if self.lacks and any(word in lowered for word in self.lacks):
+            return None
+        if self.frames is not None and not self.frames.search(frames):
+            return None
+        facts: dict[str, str] = {}
+        for expression, needed in ((self.text, True), (self.facts, False)):
+            if expression is None:
+                continue
+            found = expression.search(text)
+            if found is not None:
+                facts.update((name, value) for name, value in found.groupdict().items() if value is not None)
+            elif needed:
+                return None
+        return facts
+
+
+class Matcher:
+    """A table ready to match. Immutable after construction; safe to share between threads."""
+
+    def __init__(self, table: PatternTable) -> None:
+        self.table = table
+        compiled = [_Compiled(pattern, table.weights[pattern.weight]) for pattern in table.patterns]
+        self._exception = [row for row in compiled if "exception" in row.pattern.where]
+        self._line = [row for row in compiled if "line" in row.pattern.where]
+
+    @cached_property
+    def by_id(self) -> dict[str, Pattern]:
+        """The rows by their id."""
+        return {pattern.id: pattern for pattern in self.table.patterns}
+
+    def exception(self, type_name: str, text: str, frames: str = "") -> list[Hit]:
+        """Patterns that hold for `Type: message`; `type_name` is the class without its module."""
+        text = clipped(text)
+        return list(_hits(self._exception, text, type_name, frames))
+
+    def line(self, text: str) -> list[Hit]:
+        """Patterns that hold for one line of output."""
+        text = clipped(text)
+        return list(_hits(self._line, text, "", ""))
+
+
+def _hits(rows: Sequence[_Compiled], text: str, type_name: str, frames: str) -> Iterable[Hit]:
+    lowered = text.lower()
+    held = False
+    for row in rows:
+        if held and row.pattern.weight == LAST_RESORT:
+            continue
+        facts = row.match(text, lowered, type_name, frames)
+        if facts is not None:
+            held = True
+            yield Hit(pattern=row.pattern, weight=row.weight, facts=facts)
+
+
+def strongest(hits: Iterable[Hit]) -> Hit | None:
+    """The hit with the highest weight, the earlier row among equals."""
+    best: Hit | None = None
+    for hit in hits:
+        if best is None or hit.weight > best.weight:
+            best = hit
+    return best

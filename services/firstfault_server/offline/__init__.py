@@ -1,0 +1,1 @@
+"""Works on files of a failed job without any server: explain, group."""
