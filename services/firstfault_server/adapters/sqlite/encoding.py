@@ -1,9 +1,11 @@
 """Records as stored: msgpack, deflated where that pays; and values that SQLite's columns can hold."""
 
 import zlib
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
+
+from firstfault_server.core.unicode import escaped
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
@@ -32,18 +34,8 @@ def storable(record: RecordT) -> tuple[RecordT, bytes]:
     try:
         return record, pack(record)
     except UnicodeEncodeError:
-        mended = msgspec.convert(_escaped(msgspec.to_builtins(record)), type(record))
+        mended = escaped(record)
         return mended, pack(mended)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_escaped(key): _escaped(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_escaped(inner) for inner in value]
-    return value
 
 
 def column(number: int) -> int:

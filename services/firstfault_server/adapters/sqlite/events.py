@@ -13,6 +13,7 @@ from firstfault_server.adapters.sqlite.search_sql import Columns, Condition, com
 from firstfault_server.adapters.sqlite.segments import Segment, create_segment, drop_segment, read_segments, save_segment
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.keyset import start_key
+from firstfault_server.core.search_match import check
 from firstfault_server.ports import ListQuery, NotFound, Page
 
 SEGMENT_BYTES: Final = 128 << 20
@@ -93,6 +94,7 @@ class SqliteContextStore:
 
     def events(self, query: ListQuery) -> Page[model.Event]:
         """Search keys: see `core.search_fields.EVENT`; free text over body and exception. Raises SearchError."""
+        check(query.where, search_fields.EVENT)
         found: list[tuple[int, str, bytes, int | None]] = []
         further, key = paging.beyond("e.time_ns", "e.id", query)
         with self._database.read() as reader:
@@ -111,6 +113,7 @@ class SqliteContextStore:
 
     def fingerprints(self, query: ListQuery) -> Page[dict[str, Any]]:
         """Per fingerprint, latest first: fingerprint, symptom, type, message, count, first_seen_ns, last_seen_ns, runs, nodes."""
+        check(query.where, search_fields.EVENT)
         after = start_key(query.after)
         totals: dict[str, tuple[int, int, int]] = {}
         with self._database.read() as reader:

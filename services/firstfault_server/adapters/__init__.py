@@ -1,0 +1,1 @@
+"""Implementations of the ports; no adapter knows another."""
