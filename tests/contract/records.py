@@ -23,7 +23,8 @@ class FixedClock:
 
 def identity(**changes: Any) -> model.Identity:
     """Process p-0 of rank 0 of run r-1 of tenant acme."""
-    return model.Identity(**{"tenant": "acme", "process": "p-0", "run": "r-1", "rank": 0, "node": "n-01", "owner": "ada"} | changes)
+    fields: dict[str, Any] = {"tenant": "acme", "process": "p-0", "run": "r-1", "rank": 0, "node": "n-01", "owner": "ada"}
+    return model.Identity(**fields | changes)
 
 
 def event(number: int, **changes: Any) -> model.Event:
