@@ -66,8 +66,8 @@ class Redactor:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Redactor":
-        """Take the values of variables named like secrets, except paths, plain numbers and flags."""
-        return cls(value for name, value in environ.items() if _SECRET_NAME.search(name) and not _is_ordinary(value))
+        """Search for the values that `secrets_of` finds."""
+        return cls(secrets_of(environ))
 
     def text(self, text: str) -> str:
         """The text with each secret replaced by `[redacted]`; line breaks inside a private key block are lost with it."""
@@ -96,6 +96,11 @@ class Redactor:
             clean.append(f"{name}={REDACTED}" if names_secret and equals else self.text(arg))
             value_follows = names_secret and not equals
         return clean
+
+
+def secrets_of(environ: Mapping[str, str]) -> list[str]:
+    """Values of variables named like secrets, except paths, plain numbers and flags."""
+    return [value for name, value in environ.items() if _SECRET_NAME.search(name) and not _is_ordinary(value)]
 
 
 def _keep_key(match: "re.Match[str]") -> str:

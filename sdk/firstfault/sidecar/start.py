@@ -1,0 +1,136 @@
+"""Starts the sidecar of this process so that it is nobody's child here: no zombie, nothing for `os.wait()` to find.
+
+A short-lived Python process is started in a session of its own; it forks the sidecar and exits, and is reaped before
+`start_sidecar` returns. Forking in the training process itself would copy its locks as they are; a fork in the small
+single-threaded process in between is safe. The configuration goes through a pipe: it holds the API key.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from firstfault._sidecar_config import SidecarConfig
+from firstfault.redact import secrets_of
+
+_BOOT = Path(__file__).with_name("boot.py")
+_START_TIMEOUT_S = 5.0
+# The sidecar reads no settings of its own. What stays is what an interpreter or TLS needs to work at all; LD_PRELOAD and
+# PYTHON* of the job (profilers, allocators) stay out.
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StderrSource:
+    """What is behind descriptor 2 of the training process."""
+
+    status: str
+    """Value of `conventions.STDERR_STATUS`."""
+    path: str = ""
+    fd: int = -1
+    """Descriptor open for reading; -1 when there is nothing to read."""
+    offset: int = 0
+    """Size of the file when the sidecar was started: what came before belongs to somebody else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """All that the sidecar gets; plain data that survives a trip as JSON."""
+
+    config: SidecarConfig
+    stderr: StderrSource
+    secrets: list[str] = field(default_factory=list)
+    """Values that never leave the machine, whatever surrounds them."""
+    launch_dir: str = ""
+    """Folder in which `firstfault run` leaves the status of its child (see `launch`); empty without it."""
+    end_time_s: float | None = None
+    """When the scheduler will end the job, seconds since the epoch, where it says so."""
+    debug_log: str = ""
+    """File for the sidecar's own errors; for people who look into the sidecar itself."""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Handover":
+        """Raises ValueError, TypeError or KeyError for text that `to_json` did not write."""
+        raw = json.loads(text)
+        config = SidecarConfig.from_json(json.dumps(raw.pop("config")))
+        return Handover(config=config, stderr=StderrSource(**raw.pop("stderr")), **raw)
+
+
+def stderr_source(fd: int = 2) -> StderrSource:
+    """Look behind a descriptor of this process; opens the file for reading, the caller closes `fd` of the result."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return StderrSource(status="not_seen: closed")
+    if not stat.S_ISREG(found.st_mode):
+        if os.isatty(fd):
+            return StderrSource(status="not_seen: terminal")
+        character_device = stat.S_ISCHR(found.st_mode)
+        return StderrSource(status="not_seen: closed" if character_device else "not_seen: pipe")
+    link = Path(f"/proc/self/fd/{fd}")
+    try:
+        path = str(link.readlink())
+        reading = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return StderrSource(status="not_seen: unreadable")
+    return StderrSource(status="seen", path=path, fd=reading, offset=found.st_size)
+
+
+def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = None) -> None:
+    """Start the watcher of process `config.pid`, which must be the calling one. Takes some 20 ms, returns when it runs.
+
+    Raises OSError, ValueError or subprocess.SubprocessError when it cannot be started; the job goes on without it.
+    """
+    environ = os.environ if environ is None else environ
+    if config.pid != os.getpid():
+        raise ValueError("a process starts its own sidecar only")
+    if not sys.executable or not Path(sys.executable).is_file():
+        raise FileNotFoundError("no Python interpreter is known to start the sidecar with")
+    stderr = stderr_source()
+    try:
+        handover = Handover(
+            config=config,
+            stderr=stderr,
+            secrets=secrets_of(environ),
+            launch_dir=environ.get("FIRSTFAULT_LAUNCH_DIR", ""),
+            end_time_s=_seconds(environ.get("SLURM_JOB_END_TIME", "")),
+            debug_log=environ.get("FIRSTFAULT_SIDECAR_LOG", ""),
+        )
+        _spawn(handover, [fd for fd in (config.beacon_fd, stderr.fd) if fd >= 0], environ)
+    finally:
+        if stderr.fd >= 0:
+            os.close(stderr.fd)
+
+
+def _spawn(handover: Handover, fds: list[int], environ: Mapping[str, str]) -> None:
+    between = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_BOOT), str(handover.config.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={name: environ[name] for name in _ENVIRONMENT if name in environ},
+        pass_fds=fds,
+        start_new_session=True,
+    )
+    try:
+        # The new line ends the message: a child forked by another thread just now may hold the pipe open for long.
+        between.communicate(handover.to_json().encode() + b"\n", timeout=_START_TIMEOUT_S)
+    except BaseException:
+        between.kill()
+        between.wait()
+        raise
+    if between.returncode != 0:
+        raise ChildProcessError(f"the sidecar did not start (status {between.returncode})")
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdigit() else None

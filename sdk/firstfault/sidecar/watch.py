@@ -1,0 +1,232 @@
+"""The sidecar's loop: heartbeats while the process lives, lines that matter from its stderr, one exit record when it has ended."""
+
+import signal
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from firstfault import conventions
+from firstfault._beacon import BeaconReader, Exit, Reading
+from firstfault._sidecar_config import AttributeValue
+from firstfault.redact import Redactor
+from firstfault.sidecar.death import Status, WatchedProcess
+from firstfault.sidecar.ending import Ending, Evidence, ending_of, scheduler_words, status_from_launcher
+from firstfault.sidecar.kernel import KernelEvidence
+from firstfault.sidecar.launched import LaunchDir
+from firstfault.sidecar.lines import RateLimit, Severity, severity_of
+from firstfault.sidecar.records import record
+from firstfault.sidecar.send import Batch, Sender
+from firstfault.sidecar.start import Handover
+from firstfault.sidecar.tail import StderrTail
+
+_TICK_S = 0.5
+_LINES_PER_S, _LINES_BURST = 5.0, 50
+_LAST_WORDS_S = 3.0
+"""How long an unknown status waits for the launcher's words in stderr; torchrun looks at its workers ten times a second."""
+_QUIET_S = 0.2
+"""Last lines of stderr come at most this long after the end of a process whose status is known."""
+_DELIVERY_S = 5.0
+"""With `_LAST_WORDS_S` this ends the sidecar within ten seconds of its process."""
+_SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}
+_ENDED_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE")
+
+
+def watch(handover: Handover, pid: int, pidfd: int) -> None:
+    """Watch process `pid` until it ends, report, return. Errors go to the debug log of the hand-over, if there is one."""
+    # Who stops the job stops every process of it; this one reports first and ends by itself.
+    for name in _ENDED_SIGNALS:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    try:
+        Sidecar(handover, WatchedProcess(pid, pidfd)).run()
+    except Exception:
+        _note(handover.debug_log)
+
+
+def _note(debug_log: str) -> None:
+    if debug_log:
+        with Path(debug_log).open("a", encoding="utf-8") as log:
+            log.write(traceback.format_exc())
+
+
+class Sidecar:
+    """One watched process and what is known of it."""
+
+    def __init__(self, handover: Handover, process: WatchedProcess) -> None:
+        """Opens what has to be open before the process ends. Raises ValueError for an unusable endpoint."""
+        config = handover.config
+        self._handover = handover
+        self._config = config
+        self._process = process
+        self._redactor = Redactor(handover.secrets)
+        self._launched = LaunchDir(handover.launch_dir) if handover.launch_dir else None
+        if self._launched is not None:
+            self._launched.mark(config.pid)
+        self._sender = Sender(config.endpoint, config.headers, config.resource)
+        self._beacon = _open_beacon(config.beacon_fd, config.beacon_path)
+        self._kernel = KernelEvidence(config.pid)
+        self._stderr_status = handover.stderr.status
+        self._tail = StderrTail(handover.stderr.fd, handover.stderr.offset) if handover.stderr.fd >= 0 else None
+        self._rate = RateLimit(_LINES_PER_S, _LINES_BURST)
+
+    def run(self) -> None:
+        """Watch, report, deliver or spool."""
+        beat_at = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= beat_at:
+                self._sender.heartbeat([self._heartbeat()])
+                beat_at = now + self._config.heartbeat_interval_s
+            ended = self._process.wait(min(_TICK_S, beat_at - now))
+            if ended:
+                break
+            self._send_lines()
+        died_ns = time.time_ns()
+        try:
+            self._report(died_ns)
+            self._deliver()
+        finally:
+            if self._launched is not None:
+                self._launched.unmark(self._config.pid)
+
+    def _heartbeat(self) -> dict[str, Any]:
+        reading = self._read_beacon()
+        now_ns = time.time_ns()
+        attributes: dict[str, AttributeValue | None] = {conventions.HEARTBEAT_STATE: self._process.state()}
+        if reading is not None:
+            age_ns = None if reading.progress_ns is None else now_ns - reading.progress_ns
+            attributes[conventions.HEARTBEAT_PROGRESS_AGE] = None if age_ns is None else max(age_ns, 0) / 1e9
+            attributes.update(_place(reading))
+        return record(conventions.HEARTBEAT, now_ns, Severity.INFO, attributes)
+
+    def _read_beacon(self) -> Reading | None:
+        return None if self._beacon is None else self._beacon.read()
+
+    def _send_lines(self) -> None:
+        """Read what is new behind stderr and send what matters; one batch for each call with such lines."""
+        if self._tail is None:
+            return
+        records: list[dict[str, Any]] = []
+        try:
+            while lines := self._tail.read():
+                records += self._worthy(lines)
+        except OSError:
+            self._stderr_lost()
+        if records:
+            self._sender.keep(records)
+
+    def _stderr_lost(self) -> None:
+        self._tail = None
+        self._stderr_status = "not_seen: unreadable"
+
+    def _worthy(self, lines: Iterable[str]) -> list[dict[str, Any]]:
+        found = []
+        for line in lines:
+            severity = severity_of(line)
+            if severity is None:
+                continue
+            if self._rate.allow(time.monotonic()):
+                attributes = {conventions.LOG_PATH: self._handover.stderr.path, conventions.LOG_STREAM: "stderr", **self._whereabouts()}
+                found.append(record(conventions.LOG, time.time_ns(), severity, attributes, self._redactor.text(line)))
+            else:
+                self._sender.dropped["stderr_rate"] += 1
+        return found
+
+    def _whereabouts(self) -> dict[str, AttributeValue | None]:
+        reading = self._read_beacon()
+        return {} if reading is None else _place(reading)
+
+    def _report(self, died_ns: int) -> None:
+        """Send the exit record as soon as the status is known, or the time for finding it is over."""
+        deadline = time.monotonic() + _LAST_WORDS_S
+        quiet_at = time.monotonic() + _QUIET_S
+        while True:
+            self._send_lines()
+            status = self._status()
+            now = time.monotonic()
+            if now >= deadline or (now >= quiet_at and (status is not None or self._explained())):
+                break
+            time.sleep(0.05)
+        self._finish_lines()
+        oom, kernel_line = self._kernel.oom() if status is None or status.signal == signal.SIGKILL else ("", "")
+        evidence = Evidence(
+            pid=self._config.pid,
+            died_at_s=died_ns / 1e9,
+            status=status,
+            beacon=self._read_beacon(),
+            lines=self._last_lines(),
+            oom=oom,
+            end_time_s=self._handover.end_time_s,
+        )
+        ending = ending_of(evidence)
+        records = [self._exit_record(ending, died_ns)]
+        if kernel_line:
+            attributes: dict[str, AttributeValue | None] = {conventions.LOG_PATH: "/dev/kmsg", **self._whereabouts()}
+            records.insert(0, record(conventions.LOG, died_ns, Severity.ERROR, attributes, self._redactor.text(kernel_line)))
+        if not (ending.known_already and ending.state == "finished"):
+            self._sender.keep(records)
+
+    def _status(self) -> Status | None:
+        if self._launched is not None and (left := self._launched.read(self._config.pid)) is not None:
+            return left
+        return self._process.status() or status_from_launcher(self._last_lines(), self._config.pid)
+
+    def _explained(self) -> bool:
+        """The process itself or the scheduler said why, so that nobody needs to wait for the status."""
+        reading = self._read_beacon()
+        return (reading is not None and reading.exit is not Exit.RUNNING) or scheduler_words(self._last_lines()) is not None
+
+    def _last_lines(self) -> list[str]:
+        return [] if self._tail is None else self._tail.last()
+
+    def _finish_lines(self) -> None:
+        if self._tail is not None and (records := self._worthy(self._tail.finish())):
+            self._sender.keep(records)
+
+    def _exit_record(self, ending: Ending, died_ns: int) -> dict[str, Any]:
+        if self._tail is not None and self._tail.skipped_bytes:
+            self._sender.dropped["stderr_skipped_bytes"] = self._tail.skipped_bytes
+        # Redacted as one text, so that a key block over several lines is seen as one.
+        tail = self._redactor.text("\n".join(self._last_lines()))
+        attributes: dict[str, AttributeValue | None] = {
+            conventions.EXIT_STATE: ending.state,
+            conventions.EXIT_CODE: ending.code,
+            conventions.EXIT_SIGNAL: ending.signal,
+            conventions.EXIT_SOURCE: ending.source,
+            conventions.EXIT_REASON: self._redactor.text(ending.reason)[:1024] or None,
+            conventions.STDERR_TAIL: tail.split("\n") if tail else None,
+            conventions.STDERR_STATUS: self._stderr_status,
+            **self._whereabouts(),
+        }
+        severity = _SEVERITY.get(ending.state, Severity.WARN)
+        return record(conventions.EXIT, died_ns, severity, attributes, _sentence(ending))
+
+    def _deliver(self) -> None:
+        unsent = self._sender.drain(_DELIVERY_S)
+        if unsent and self._config.spool_dir:
+            _spool(self._config.spool_dir, unsent)
+
+
+def _open_beacon(fd: int, path: str) -> BeaconReader | None:
+    """The page by descriptor, else by path; None when the process has none or is gone already."""
+    targets: list[int | str] = [fd] if fd >= 0 else []
+    for target in [*targets, *([path] if path else [])]:
+        try:
+            return BeaconReader(target)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _place(reading: Reading) -> dict[str, AttributeValue | None]:
+    return {conventions.EVENT_STEP: reading.step, conventions.PHASE_NAME: reading.phase or None}
+
+
+def _sentence(ending: Ending) -> str:
+    return f"{ending.state}: {ending.reason}" if ending.reason else ending.state
+
+
+def _spool(folder: str, batches: list[Batch]) -> None:
+    """Placeholder seam: see `_spool` of the SDK."""
+    del folder, batches
