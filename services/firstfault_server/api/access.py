@@ -44,7 +44,7 @@ def authenticate(services: Services, authorization: str | None, client_host: str
         stored = services.access.key_by_hash(access.secret_hash(key))
         if stored is not None and stored.revoked_ns is None:
             return Principal(tenant=stored.tenant, actor=f"key:{stored.name or stored.id}", scopes=frozenset(stored.scopes))
-    elif not authorization and is_loopback(client_host) and not services.access.keys():
+    if is_loopback(client_host) and not services.access.keys():
         return Principal(tenant=access.DEFAULT_TENANT, actor="local", scopes=ALL_SCOPES, keyless=True)
     raise Problem(401, "a valid API key is needed: authorization: Bearer ffk_…", "key", {"www-authenticate": "Bearer"})
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from firstfault_server.api import problems, schemas
 from firstfault_server.api.middleware import RequestEnvelope
-from firstfault_server.api.routes import destinations, health, incidents, keys, runs, triage
+from firstfault_server.api.routes import context, destinations, events, health, incidents, keys, nodes, numbers, runs, triage
 from firstfault_server.api.services import Services
 from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
@@ -38,8 +38,8 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.writes = Writes(threading.Lock())
     problems.install(app)
-    for router in (health.router, incidents.router, triage.router, runs.router, destinations.router, keys.router):
-        app.include_router(router)
+    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys):
+        app.include_router(routes.router)
     app.add_middleware(RequestEnvelope, services=services, metrics=ApiMetrics(services.registry))
     schemas.install(app)
     return app

@@ -13,7 +13,7 @@ from firstfault_server.api.problems import problem_response
 from firstfault_server.api.services import Services
 from firstfault_server.telemetry import ApiMetrics
 
-_LOCAL_NAMES = frozenset({"localhost", "testserver"})
+_LOCAL_NAMES = frozenset({"localhost"})
 
 
 class RequestEnvelope:

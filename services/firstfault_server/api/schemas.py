@@ -341,6 +341,187 @@ class DeliveryPage(Shape):
     next_cursor: Cursor
 
 
+AttributeValue = str | int | float | bool | None
+AttributeValues = AttributeValue | list[AttributeValue]
+
+
+class Event(Shape):
+    """One acknowledged exception or log record."""
+
+    id: str
+    time: datetime
+    received: datetime
+    run: str
+    attempt: int | None
+    rank: int | None
+    node: str
+    process: str
+    event_name: str
+    severity: int
+    body: str
+    exception: ExceptionInfo | None
+    fingerprint: str
+    symptom: str
+    step: int | None
+    phase: str
+    trace_id: str
+    span_id: str
+    attributes: dict[str, AttributeValues]
+
+
+class EventPage(Shape):
+    """A page of events."""
+
+    items: list[Event]
+    next_cursor: Cursor
+
+
+class FingerprintGroup(Shape):
+    """Equal failure texts."""
+
+    fingerprint: str
+    symptom: str
+    type: str
+    message: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    runs: list[str]
+    nodes: list[str]
+
+
+class FingerprintPage(Shape):
+    """A page of groups."""
+
+    items: list[FingerprintGroup]
+    next_cursor: Cursor
+
+
+class TimelineEntry(Shape):
+    """Something that happened to an incident."""
+
+    time: datetime
+    what: Literal["detected", "person", "message"]
+    action: str
+    actor: str
+    detail: dict[str, Any]
+
+
+class TimelinePage(Shape):
+    """All that happened, oldest first."""
+
+    items: list[TimelineEntry]
+    next_cursor: Cursor
+
+
+class EvidenceWithEvent(Evidence):
+    """An observation, and the event behind it where one is kept."""
+
+    event: Event | None
+
+
+class EvidencePage(Shape):
+    """Everything a verdict rests on."""
+
+    items: list[EvidenceWithEvent]
+    not_seen: list[str]
+    next_cursor: Cursor
+
+
+class SimilarIncident(Shape):
+    """Another incident, and in what it is alike."""
+
+    why: str
+    incident: Incident
+
+
+class SimilarPage(Shape):
+    """Incidents alike, the closest first."""
+
+    items: list[SimilarIncident]
+    next_cursor: Cursor
+
+
+class Node(Shape):
+    """A node and what ran and failed there."""
+
+    node: str
+    runs: int
+    running: int
+    first_faults: int
+    open: int
+    last_seen: datetime
+
+
+class NodePage(Shape):
+    """Nodes, those with most failures first; `partial` when there was more to read than is read."""
+
+    items: list[Node]
+    next_cursor: Cursor
+    partial: bool
+
+
+class Figures(Shape):
+    """What one rank sent of one metric."""
+
+    count: int
+    mean: Number
+    last: Number
+    nonfinite: int
+    last_time: datetime | None
+
+
+class RankWithFigures(Rank):
+    """A rank; `figures` are there when a metric was asked for."""
+
+    figures: Figures | None = None
+
+
+class RankPage(Shape):
+    """All ranks of a run."""
+
+    items: list[RankWithFigures]
+    next_cursor: Cursor
+
+
+class MetricNames(Shape):
+    """Metrics of a run."""
+
+    items: list[str]
+    next_cursor: Cursor
+
+
+class Point(Shape):
+    """One bucket."""
+
+    time: datetime
+    count: int
+    mean: Number
+    min: Number
+    max: Number
+    last: Number
+    nonfinite: int
+    step_min: int | None
+    step_max: int | None
+
+
+class Series(Shape):
+    """Buckets of one rank and process."""
+
+    rank: int | None
+    process: str
+    points: list[Point]
+
+
+class SeriesPage(Shape):
+    """One metric of a run."""
+
+    run: str
+    metric: str
+    items: list[Series]
+    next_cursor: Cursor
+
+
 class Health(Shape):
     """State of the service."""
 

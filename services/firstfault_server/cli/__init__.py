@@ -31,5 +31,8 @@ def commands() -> Mapping[str, Command]:
         Command("demo", "fail a real two-process job on purpose and show the incident", "demo"),
         Command("incidents", "list and show incidents, and act on them", "incidents"),
         Command("runs", "list and show training runs", "runs"),
+        Command("events", "search exceptions and warnings as they arrived", "events"),
+        Command("keys", "create, list and revoke API keys", "keys"),
+        Command("destinations", "say where pages go, and see what was delivered", "destinations"),
     ]
     return {command.name: command for command in found}

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from firstfault_server.cli import report, terminal
+from firstfault_server.cli.around import add_surroundings
 from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.marks import add_marks
 
 app = terminal.application("Incidents of a service: list, show, act.")
 
@@ -62,6 +64,10 @@ def show(
 
 def _rank(rank: int | None) -> str:
     return "rank ?" if rank is None else f"rank {rank}"
+
+
+add_surroundings(app)
+add_marks(app)
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,64 @@
+"""Nodes, as runs and incidents of the last days know them."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from firstfault_server import ports
+from firstfault_server.api import schemas
+from firstfault_server.api.access import Reader
+from firstfault_server.api.lists import json_response, parse_period
+from firstfault_server.api.services import Services, WithServices
+from firstfault_server.core.documents import Document, merged_state, rfc3339
+
+router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
+
+MAX_READ = 2000
+"""Runs, and incidents, that are looked at; beyond it the answer says `partial`."""
+
+
+@router.get("", response_model=schemas.NodePage)
+def list_nodes(services: WithServices, caller: Reader, period: Annotated[str, Query(max_length=8)] = "7d") -> Response:
+    """Nodes that ran something in the period, those with most failures first."""
+    since_ns = max(services.clock.now_ns() - parse_period(period), 0)
+    nodes: dict[str, Document] = {}
+    runs = incidents = 0
+    for run in _all(services, caller.tenant, since_ns, "runs"):
+        runs += 1
+        for name in run.nodes:
+            node = _node(nodes, name, run.updated_ns)
+            node["runs"] += 1
+            node["running"] += run.state == "running"
+    for incident, triage in _all(services, caller.tenant, since_ns, "incidents"):
+        incidents += 1
+        if incident.first_fault.node:
+            node = _node(nodes, incident.first_fault.node, incident.updated_at)
+            node["first_faults"] += 1
+            node["open"] += merged_state(incident, triage) != "resolved"
+    items = sorted(nodes.values(), key=lambda node: (-node["first_faults"], node["node"]))
+    for node in items:
+        node["last_seen"] = rfc3339(node.pop("last_ns"))
+    return json_response({"items": items, "next_cursor": None, "partial": runs >= MAX_READ or incidents >= MAX_READ})
+
+
+def _node(nodes: dict[str, Document], name: str, time_ns: int) -> Document:
+    node = nodes.setdefault(name, {"node": name, "runs": 0, "running": 0, "first_faults": 0, "open": 0, "last_ns": 0})
+    node["last_ns"] = max(node["last_ns"], time_ns)
+    return node
+
+
+def _all(services: Services, tenant: str, since_ns: int, what: str) -> Iterator[Any]:
+    after: tuple[Any, ...] | None = None
+    read = 0
+    while read < MAX_READ:
+        query = ports.ListQuery(tenant=tenant, since_ns=since_ns, limit=200, after=after)
+        page: ports.Page[Any] = (
+            services.incidents.runs(query) if what == "runs" else services.incidents.incidents(query, services.clock.now_ns())
+        )
+        yield from page.items
+        read += len(page.items)
+        if page.next_key is None:
+            return
+        after = tuple(page.next_key)

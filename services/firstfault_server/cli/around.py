@@ -1,0 +1,91 @@
+"""`firstfault incidents timeline · evidence · similar · watch`: what surrounds incidents, added to the incidents command."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from firstfault_server.cli import report, terminal
+from firstfault_server.cli.client import Client, UrlOption, connect, segment
+
+Incident = Annotated[str, typer.Argument(metavar="ID")]
+WATCH_EVERY_S = 1.0
+
+
+def add_surroundings(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+
+    @app.command()
+    def timeline(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+        """What detection concluded, people did and receivers were told."""
+        client, form = connect(api_url, output)
+        document = client.get(f"/v1/incidents/{segment(incident)}/timeline")
+        if form == "table":
+            rows = [[item["time"][:23], item["what"], item["action"], item["actor"], _detail(item["detail"])] for item in document["items"]]
+            terminal.table(["TIME", "WHAT", "ACTION", "BY", "DETAIL"], rows)
+        else:
+            terminal.emit(document, form)
+
+    @app.command()
+    def evidence(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+        """Every observation the verdict rests on."""
+        client, form = connect(api_url, output)
+        document = client.get(f"/v1/incidents/{segment(incident)}/evidence")
+        if form == "table":
+            rows = [[item["time"], item["kind"], item["rank"], item["role"], item["source"], item["text"]] for item in document["items"]]
+            terminal.table(["TIME", "KIND", "RANK", "ROLE", "SOURCE", "TEXT"], rows)
+        else:
+            terminal.emit(document, form)
+
+    @app.command()
+    def similar(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+        """Other incidents that look like it."""
+        client, form = connect(api_url, output)
+        document = client.get(f"/v1/incidents/{segment(incident)}/similar")
+        if form == "table":
+            rows = [
+                [item["incident"]["id"], item["why"], item["incident"]["run"]["id"], item["incident"]["title"]]
+                for item in document["items"]
+            ]
+            terminal.table(["ID", "WHY", "RUN", "TITLE"], rows)
+        else:
+            terminal.emit(document, form)
+
+    @app.command()
+    def watch(
+        query: Annotated[str, typer.Argument(metavar="[Q]", help="Search, as for list.")] = "",
+        period: Annotated[str, typer.Option("--since", help="How far back to look: 30m, 24h …")] = "24h",
+        output: terminal.OutputOption = None,
+        api_url: UrlOption = None,
+    ) -> None:
+        """Print incidents as they open and change, until interrupted."""
+        client, form = connect(api_url, output)
+        try:
+            for document in changes(client, query, period):
+                if form == "table":
+                    report.print_incident(document)
+                else:
+                    terminal.emit(document, "jsonl")
+        except KeyboardInterrupt:
+            raise typer.Exit(terminal.EXIT_DONE) from None
+
+
+def changes(client: Client, query: str, period: str) -> Iterator[dict[str, Any]]:
+    """Incidents when they are new or have changed since they were last given, oldest first, for ever."""
+    known: dict[str, tuple[int, int]] = {}
+    while True:
+        current = list(client.pages("/v1/incidents", 1000, q=query or None, period=period))
+        for document in reversed(current):
+            version = (document["revision"], document["triage"]["version"])
+            if known.get(document["id"]) != version:
+                known[document["id"]] = version
+                yield document
+        there = {document["id"] for document in current}
+        known = {incident: version for incident, version in known.items() if incident in there}
+        time.sleep(WATCH_EVERY_S)
+
+
+def _detail(detail: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in detail.items())

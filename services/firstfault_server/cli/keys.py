@@ -1,0 +1,121 @@
+"""`firstfault keys …`: API keys, through the API or straight in the data folder of this machine's service."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import msgspec
+import typer
+
+from firstfault_server import ports
+from firstfault_server.cli import terminal
+from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.core.access import DEFAULT_TENANT
+
+app = terminal.application("API keys: create, list, revoke.")
+
+DataOption = Annotated[Path | None, typer.Option("--data", help="Work on this data folder instead of through the API.", show_default=False)]
+SCOPES = get_args(ports.Permission)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="What the key is for.")] = "key",
+    scope: Annotated[list[str], typer.Option(help=f"What it may do, can be repeated: {', '.join(SCOPES)}.")] = [
+        "ingest",
+        "read",
+        "write",
+        "admin",
+    ],
+    tenant: Annotated[str | None, typer.Option(help="Whose key it is.", show_default=False)] = None,
+    data: DataOption = None,
+    output: terminal.OutputOption = None,
+    api_url: UrlOption = None,
+) -> None:
+    """Make a key; it is shown this once."""
+    unknown = sorted(set(scope) - set(SCOPES))
+    if unknown:
+        terminal.fail(f"--scope {unknown[0]!r}: is one of {', '.join(SCOPES)}", terminal.EXIT_USAGE)
+    if data is not None:
+        form = terminal.choose(output)
+        document = _create_in(data, name, cast(list[ports.Permission], scope), tenant or DEFAULT_TENANT)
+    else:
+        client, form = connect(api_url, output)
+        document = client.post("/v1/keys", {"name": name, "scopes": scope, **({"tenant": tenant} if tenant else {})})
+    if form == "table":
+        typer.echo(f"key {document['id']} of tenant {document['tenant']}, shown this once:", err=True)
+        typer.echo(document["key"])
+    else:
+        terminal.emit(document, form)
+
+
+@app.command("list")
+def list_keys(data: DataOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+    """List keys, without their secrets."""
+    if data is not None:
+        from firstfault_server.api.routes.keys import key_document
+
+        form = terminal.choose(output)
+        with _access(data) as access:
+            stored = access.keys()
+            items = [key_document(key) for key in stored]
+    else:
+        client, form = connect(api_url, output)
+        items = client.get("/v1/keys")["items"]
+    if form == "table":
+        headings = ["ID", "TENANT", "NAME", "SCOPES", "CREATED", "REVOKED"]
+        terminal.table(
+            headings, [[k["id"], k["tenant"], k["name"], ",".join(k["scopes"]), k["created_at"], k["revoked_at"]] for k in items]
+        )
+    else:
+        terminal.emit({"items": items}, form)
+
+
+@app.command()
+def revoke(key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption = None, api_url: UrlOption = None) -> None:
+    """Revoke a key: it is refused from now on."""
+    if data is None:
+        client, _ = connect(api_url, None)
+        client.request("DELETE", f"/v1/keys/{segment(key)}")
+        return
+    from firstfault_server.cli.clocks import SystemClock
+
+    with _access(data) as access:
+        found = [stored for stored in access.keys(None) if stored.id == key]
+        for stored in found:
+            access.put_key(msgspec.structs.replace(stored, revoked_ns=stored.revoked_ns or SystemClock().now_ns()))
+            return
+    terminal.fail(f"there is no key {key!r}", terminal.EXIT_USAGE)
+
+
+def _create_in(data: Path, name: str, scopes: list[ports.Permission], tenant: str) -> dict[str, Any]:
+    from firstfault_server.api.routes.keys import key_document, make_key
+    from firstfault_server.cli.clocks import SystemClock
+
+    with _access(data) as access:
+        text, stored = make_key(secrets.token_hex(12), secrets.token_bytes(32), tenant, name, scopes, SystemClock().now_ns())
+        access.put_key(stored)
+    return {**key_document(stored), "key": text}
+
+
+@contextmanager
+def _access(data: Path) -> Iterator[ports.AccessStore]:
+    from firstfault_server.adapters.sqlite import open_stores
+    from firstfault_server.cli.clocks import SystemClock
+
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        stores = open_stores(data / "firstfault.sqlite", SystemClock())
+    except (OSError, ports.StoreUnavailable) as error:
+        terminal.fail(str(error), terminal.EXIT_USAGE)
+    try:
+        yield stores.access
+    finally:
+        stores.close()
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command."""
+    return terminal.run(app, argv, "keys")
