@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from opentelemetry._logs import LogRecord, SeverityNumber
@@ -49,6 +49,8 @@ class Request:
     content_type: str
     urgent: bool = False
     """It holds the end of the process or an exception."""
+    ends_process: bool = False
+    """It holds the process's exit record."""
 
 
 class _KeepingTransport(BaseHTTPTransport):
@@ -123,7 +125,9 @@ class Encoder:
         """Requests for log records; exceptions and exits are marked urgent."""
         for start in range(0, len(entries), ENTRIES_PER_REQUEST):
             chunk = entries[start : start + ENTRIES_PER_REQUEST]
-            yield from self._encode_logs(chunk, any(entry.event in (c.EXCEPTION, c.EXIT) for entry in chunk))
+            events = {entry.event for entry in chunk}
+            for request in self._encode_logs(chunk):
+                yield replace(request, urgent=bool(events & {c.EXCEPTION, c.EXIT}), ends_process=c.EXIT in events)
 
     def _encode_metrics(self, samples: Sequence[Sample]) -> Iterable[Request]:
         points: dict[str, list[NumberDataPoint]] = {}
@@ -148,12 +152,12 @@ class Encoder:
         data = MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(scope, metrics, "")], "")])
         return self._take("metrics", lambda: self._metrics.export(data))
 
-    def _encode_logs(self, entries: Sequence[Entry], urgent: bool) -> Iterable[Request]:
+    def _encode_logs(self, entries: Sequence[Entry]) -> Iterable[Request]:
         scope = self._scope()
         records = [ReadableLogRecord(self._record(entry), self._resource, scope) for entry in entries]
-        return self._take("logs", lambda: self._logs.export(records), urgent)
+        return self._take("logs", lambda: self._logs.export(records))
 
-    def _take(self, signal: Signal, export: Any, urgent: bool = False) -> list[Request]:
+    def _take(self, signal: Signal, export: Any) -> list[Request]:
         self._quiet.encoding.add(threading.get_ident())
         try:
             export()
@@ -163,7 +167,7 @@ class Encoder:
         if not taken:
             LOSSES.count("not_encodable")
         # Level 1 is as small as level 6 on such data, at a quarter of the time.
-        return [Request(signal, self._sequence, gzip.compress(body, 1), kind, urgent) for body, kind in taken]
+        return [Request(signal, self._sequence, gzip.compress(body, 1), kind) for body, kind in taken]
 
     def _scope(self) -> InstrumentationScope:
         self._sequence += 1

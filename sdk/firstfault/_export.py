@@ -1,0 +1,269 @@
+"""The background thread that empties the recorder once a second and delivers what was in it.
+
+Everything slow happens here: importing OpenTelemetry, formatting, encoding, the network. What could not be delivered waits in
+a queue bounded in bytes and is tried again with growing pauses; a request keeps its number, so that the service counts it once.
+"""
+
+import importlib
+import json
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from firstfault._guard import LOSSES
+from firstfault._http import Poster, Reply
+from firstfault._recorder import Recorder
+from firstfault._sidecar_config import AttributeValue
+from firstfault.redact import Redactor
+
+if TYPE_CHECKING:
+    from firstfault._encode import Encoder, Request
+
+QUEUE_BYTES = 16 * 1024 * 1024
+"""Encoded requests kept in memory while the service does not answer."""
+_REQUEST_TIMEOUT_S = 10.0
+_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_PATHS = {"metrics": "/v1/metrics", "logs": "/v1/logs"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """Where to and as whom."""
+
+    endpoint: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    resource: Mapping[str, AttributeValue] = field(default_factory=dict)
+    redactor: Redactor = field(default_factory=Redactor)
+    protocol: str = ""
+    interval_s: float = 1.0
+    sender: str = "sdk"
+
+
+class Keeper(Protocol):
+    """Keeps on disk what could not be delivered (`_spool`)."""
+
+    def put(self, signal: str, body: bytes, content_type: str) -> None:
+        """Keep one request; never raises."""
+
+    def deliver(self, send: Callable[[str, bytes, str], Reply]) -> None:
+        """Hand each kept request to `send` until one is to be tried again."""
+
+
+class _Flush:
+    """Somebody who waits for what is queued now."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.delivered = False
+
+
+class Exporter:
+    """One thread, one connection. A forked child makes an exporter of its own and never touches its parent's."""
+
+    def __init__(self, recorder: Recorder, settings: ExportSettings, keeper: Keeper | None = None) -> None:
+        """Raises ValueError for an endpoint that is no HTTP address. Starts nothing."""
+        self._recorder = recorder
+        self._settings = settings
+        self._keeper = keeper
+        self._poster = Poster(settings.endpoint, settings.headers)
+        self._queue: deque[Request] = deque()
+        self._queued_bytes = 0
+        self._flushes: deque[_Flush] = deque()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._encoder: Encoder | None = None
+        self._failures = 0
+        self._next_try = 0.0
+        self._stopping = False
+        self._posting = False
+        self._abandoned = False
+        self._exit_delivered = False
+        self.loading = threading.Lock()
+        """Held while modules are imported: a fork in the middle would leave the child with module locks nobody releases."""
+
+    @property
+    def failing(self) -> bool:
+        """The last request could not be delivered."""
+        return self._failures > 0
+
+    @property
+    def exit_delivered(self) -> bool:
+        """The service acknowledged an exit record."""
+        return self._exit_delivered
+
+    def start(self) -> None:
+        """Start the thread, once. Raises RuntimeError when the interpreter starts no more threads."""
+        if self._thread is None:
+            # OpenTelemetry needs it, and it cannot be imported by our thread once the main thread has ended.
+            importlib.import_module("concurrent.futures.thread")
+            thread = threading.Thread(target=self._run, name="firstfault-export", daemon=True)
+            self._thread = thread
+            thread.start()
+
+    def wake(self) -> None:
+        """Send soon."""
+        self._wake.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until what is queued now was delivered or refused; False when it was not in time or could not be."""
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        waiting = _Flush()
+        self._flushes.append(waiting)
+        self._wake.set()
+        return waiting.done.wait(timeout_s) and waiting.delivered
+
+    def stop(self, timeout_s: float) -> bool:
+        """Flush, end the thread, keep on disk what is left. True when everything was delivered."""
+        self._stopping = True
+        delivered = self.flush(timeout_s)
+        if not delivered:
+            self._keep_rest()
+        return delivered
+
+    # ---- in the thread ----
+
+    def _run(self) -> None:
+        try:
+            if not self._load():
+                return
+            while not self._abandoned:
+                self._wake.wait(self._settings.interval_s)
+                self._wake.clear()
+                self._round()
+                if self._stopping and not self._flushes:
+                    return
+        except Exception as error:
+            # The thread is nobody's to catch from; training goes on without reports.
+            LOSSES.internal_error(error, "export")
+        finally:
+            self._release()
+
+    def _load(self) -> bool:
+        """Import what encoding needs, and what the network layer would import in the middle of a request."""
+        with self.loading:
+            try:
+                module = importlib.import_module("firstfault._encode")
+                "localhost".encode("idna")
+                self._encoder = module.Encoder(
+                    self._settings.resource, self._settings.sender, self._settings.redactor, self._settings.protocol
+                )
+            except ImportError:
+                LOSSES.count("opentelemetry_missing")
+                return False
+        return True
+
+    def _round(self) -> None:
+        waiting = list(self._flushes)
+        self._encode()
+        if waiting or time.monotonic() >= self._next_try or any(request.urgent for request in self._queue):
+            self._deliver()
+        if not self._queue and self._keeper is not None and not self._stopping:
+            self._keeper.deliver(self._post)
+        for flush in waiting:
+            flush.delivered = not self._queue
+            flush.done.set()
+            self._flushes.remove(flush)
+
+    def _encode(self) -> None:
+        encoder = self._encoder
+        if encoder is None:
+            return
+        entries = _drain(self._recorder.entries)
+        for request in (*encoder.metrics(_drain(self._recorder.samples)), *encoder.logs(entries)):
+            self._queue.append(request)
+            self._queued_bytes += len(request.body)
+        while self._queued_bytes > QUEUE_BYTES:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Numbers go first: an exception is worth more than a thousand points."""
+        oldest = next((request for request in self._queue if not request.urgent), self._queue[0])
+        self._remove(oldest)
+        if self._keeper is not None:
+            self._keeper.put(oldest.signal, oldest.body, oldest.content_type)
+        else:
+            LOSSES.count("unsent_full")
+
+    def _remove(self, request: "Request") -> None:
+        self._queue.remove(request)
+        self._queued_bytes -= len(request.body)
+
+    def _deliver(self) -> None:
+        """Send the queue, urgent requests first, until one has to be tried again."""
+        for request in sorted(self._queue, key=lambda request: not request.urgent):
+            reply = self._post(request.signal, request.body, request.content_type)
+            if self._abandoned:
+                return
+            if reply.verdict == "try_again":
+                self._failures += 1
+                pause = min(_PAUSE_S * 2 ** min(self._failures - 1, 10), _LONGEST_PAUSE_S)
+                wanted = reply.retry_after_s if reply.retry_after_s is not None else pause
+                # Spread, or a thousand ranks that lost the service together would return together.
+                self._next_try = time.monotonic() + wanted * random.uniform(0.7, 1.3)
+                return
+            self._failures = 0
+            self._remove(request)
+            if reply.verdict == "refused":
+                LOSSES.count(f"refused:{reply.reason}")
+            elif request.ends_process:
+                self._exit_delivered = True
+
+    def _post(self, signal: str, body: bytes, content_type: str) -> Reply:
+        self._posting = True
+        try:
+            reply = self._poster.post(_PATHS[signal], body, content_type, "gzip", _REQUEST_TIMEOUT_S)
+        finally:
+            self._posting = False
+        if reply.verdict == "accepted":
+            # What the service rejected inside an accepted request is gone: OTLP forbids to send it again.
+            LOSSES.count("rejected_by_service", rejected(reply.body))
+        return reply
+
+    def _release(self) -> None:
+        self._poster.close()
+        while self._flushes:
+            self._flushes.popleft().done.set()
+
+    # ---- at the end, in the thread of the caller ----
+
+    def _keep_rest(self) -> None:
+        """Put on disk what the thread could not deliver. While it hangs in the network its encoder is free to use."""
+        self._abandoned = True
+        thread = self._thread
+        if thread is not None and thread.is_alive() and not self._posting:
+            thread.join(0.2)
+            if thread.is_alive() and not self._posting:
+                LOSSES.count("unsent_at_exit")
+                return
+        if self._keeper is None:
+            LOSSES.count("unsent_at_exit", len(self._queue))
+            return
+        self._encode()
+        for request in list(self._queue):
+            self._keeper.put(request.signal, request.body, request.content_type)
+        self._queue.clear()
+
+
+def _drain(queue: "deque[Any]") -> list[Any]:
+    """Everything that is in the queue now; what is appended meanwhile waits for the next round."""
+    taken = []
+    for _ in range(len(queue)):
+        try:
+            taken.append(queue.popleft())
+        except IndexError:  # the writer dropped its oldest meanwhile
+            break
+    return taken
+
+
+def rejected(answer: bytes) -> int:
+    """Number of points or records that a JSON answer says were not taken; 0 for what is no such answer."""
+    try:
+        partial = json.loads(answer).get("partialSuccess") or {}
+        return int(partial.get("rejectedDataPoints") or partial.get("rejectedLogRecords") or 0)
+    except (ValueError, TypeError, AttributeError):
+        return 0

@@ -1,0 +1,62 @@
+"""Children of `multiprocessing`: their exceptions reach no excepthook, and their end runs no `atexit`.
+
+`BaseProcess._bootstrap` prints an exception of the child with `traceback.print_exc` and returns the exit status. Both are
+wrapped, in the child only; catching the exception around `run` would add a frame of ours to what the child prints.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+from firstfault._guard import guarded
+
+
+class Listener(Protocol):
+    """Who wants to know, in the child."""
+
+    def child_raised(self, error: BaseException, name: str) -> None:
+        """An exception ends this child."""
+
+    def child_ends(self, code: int) -> None:
+        """This child is about to end with this status."""
+
+
+def install(listener: Listener) -> Callable[[], None]:
+    """Wrap the start of every child; the result undoes it."""
+    original: Callable[..., int] = BaseProcess._bootstrap  # type: ignore[attr-defined]
+
+    @guarded(None)
+    def raised(name: str) -> None:
+        error = sys.exc_info()[1]
+        if error is not None:
+            listener.child_raised(error, name)
+
+    @guarded(None)
+    def ends(code: int) -> None:
+        listener.child_ends(code)
+
+    def bootstrap(self: BaseProcess, *args: Any, **kwargs: Any) -> int:
+        print_exc = traceback.print_exc
+
+        def noted_print_exc(*args: Any, **kwargs: Any) -> None:
+            if sys._getframe(1).f_code is original.__code__:
+                raised(self.name)
+            print_exc(*args, **kwargs)
+
+        traceback.print_exc = noted_print_exc
+        try:
+            code = original(self, *args, **kwargs)
+        finally:
+            traceback.print_exc = print_exc
+        ends(code)
+        return code
+
+    BaseProcess._bootstrap = bootstrap  # type: ignore[attr-defined]
+
+    def remove() -> None:
+        if BaseProcess._bootstrap is bootstrap:  # type: ignore[attr-defined]
+            BaseProcess._bootstrap = original  # type: ignore[attr-defined]
+
+    return remove
