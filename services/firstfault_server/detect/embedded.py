@@ -242,14 +242,15 @@ class EmbeddedHost:
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do it, again and again while the store is unavailable. Raises _Interrupted when the service is stopping and it still is."""
-        retry = FIRST_RETRY_S
+        retry, last_try = FIRST_RETRY_S, False
         while True:
             try:
                 action()
             except StoreUnavailable as error:
                 self._metrics.retries.inc()
-                if self._stand_still(str(error), retry):
+                if last_try:
                     raise _Interrupted from error
+                last_try = self._stand_still(str(error), retry)
                 retry = min(retry * 2, LAST_RETRY_S)
             else:
                 self._problem = None
