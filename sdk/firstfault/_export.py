@@ -6,6 +6,7 @@ a queue bounded in bytes and is tried again with growing pauses; a request keeps
 
 import importlib
 import json
+import os
 import random
 import threading
 import time
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 QUEUE_BYTES = 16 * 1024 * 1024
 """Encoded requests kept in memory while the service does not answer."""
 _REQUEST_TIMEOUT_S = 10.0
+_LOADING_LIMIT_S = 0.8
+"""Longest time the end of the process waits for an import that is under way."""
+_IN_ORDER = 4
+"""A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _PATHS = {"metrics": "/v1/metrics", "logs": "/v1/logs"}
 
@@ -82,6 +87,8 @@ class Exporter:
         self._posting = False
         self._abandoned = False
         self._exit_delivered = False
+        self._loaded = threading.Event()
+        self._pid = os.getpid()
         self.loading = threading.Lock()
         """Held while modules are imported: a fork in the middle would leave the child with module locks nobody releases."""
 
@@ -103,6 +110,15 @@ class Exporter:
             thread = threading.Thread(target=self._run, name="firstfault-export", daemon=True)
             self._thread = thread
             thread.start()
+            # Once the main thread has ended, a module can no longer start threads or register exits, and OpenTelemetry's do at
+            # import. A program that fails right at the start would lose its only report; so its end waits for the import.
+            register = getattr(threading, "_register_atexit", None)
+            if register is not None:
+                register(self._await_loaded)
+
+    def _await_loaded(self) -> None:
+        if os.getpid() == self._pid and self._thread is not None and self._thread.is_alive():
+            self._loaded.wait(_LOADING_LIMIT_S)
 
     def wake(self) -> None:
         """Send soon."""
@@ -155,6 +171,8 @@ class Exporter:
             except ImportError:
                 LOSSES.count("opentelemetry_missing")
                 return False
+            finally:
+                self._loaded.set()
         return True
 
     def _round(self) -> None:
@@ -194,8 +212,9 @@ class Exporter:
         self._queued_bytes -= len(request.body)
 
     def _deliver(self) -> None:
-        """Send the queue, urgent requests first, until one has to be tried again."""
-        for request in sorted(self._queue, key=lambda request: not request.urgent):
+        """Send the queue until one request has to be tried again; of a long queue the urgent ones first."""
+        overtake = len(self._queue) > _IN_ORDER
+        for request in sorted(self._queue, key=lambda request: overtake and not request.urgent):
             reply = self._post(request.signal, request.body, request.content_type)
             if self._abandoned:
                 return
