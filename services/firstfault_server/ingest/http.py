@@ -5,15 +5,13 @@ from typing import Final
 
 import orjson
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from firstfault_server.ingest.access import Denied
+from firstfault_server.ingest.answers import partial_success
 from firstfault_server.ingest.compression import Garbled, TooLarge, UnknownEncoding
 from firstfault_server.ingest.receiver import Accepted, Busy, Receiver
 from firstfault_server.ports import Signal, StorageFull, StoreUnavailable
@@ -121,27 +119,7 @@ def _accepted(signal: Signal, accepted: Accepted, json: bool) -> Response:
     if json:
         partial = {_REJECTED[signal]: str(accepted.rejected), "errorMessage": accepted.reason} if accepted.rejected else None
         return Response(orjson.dumps({"partialSuccess": partial} if partial else {}), media_type=JSON)
-    return Response(response_bytes(signal, accepted), media_type=PROTOBUF)
-
-
-def response_bytes(signal: Signal, accepted: Accepted) -> bytes:
-    """The protobuf answer to an export: empty when everything was taken."""
-    if not accepted.rejected:
-        return b""
-    if signal == "metrics":
-        metrics = ExportMetricsServiceResponse()
-        metrics.partial_success.rejected_data_points = accepted.rejected
-        metrics.partial_success.error_message = accepted.reason
-        return metrics.SerializeToString()
-    if signal == "logs":
-        logs = ExportLogsServiceResponse()
-        logs.partial_success.rejected_log_records = accepted.rejected
-        logs.partial_success.error_message = accepted.reason
-        return logs.SerializeToString()
-    traces = ExportTraceServiceResponse()
-    traces.partial_success.rejected_spans = accepted.rejected
-    traces.partial_success.error_message = accepted.reason
-    return traces.SerializeToString()
+    return Response(partial_success(signal, accepted), media_type=PROTOBUF)
 
 
 def _refused(refusal: _Refusal, json: bool) -> Response:

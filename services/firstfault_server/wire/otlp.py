@@ -105,15 +105,17 @@ def decode(entry: LogEntry, position: str) -> list[Batch]:
         request = shape.request.FromString(entry.body)
     except DecodeError as error:
         raise Unreadable(f"not an OTLP {entry.signal} request: {error}") from error
-    found: dict[tuple[Identity, str, int | None], Batch] = {}
+    found: dict[tuple[Identity | str, str, int | None], Batch] = {}
     for resource in getattr(request, shape.resources):
         speaker = identity(entry.tenant, entry.process, attributes(resource.resource.attributes, Budget()))
         for scope in getattr(resource, shape.scopes):
             sender, sequence = _numbered(scope.scope.attributes)
-            batch = found.get((speaker, sender, sequence))
+            # A number names one batch of a run, however many resources it came in: two would look like a repetition.
+            key = (speaker if sequence is None else speaker.run, sender, sequence)
+            batch = found.get(key)
             if batch is None:
                 batch = Batch(identity=speaker, received_ns=entry.received_ns, position=position, sender=sender, sequence=sequence)
-                found[speaker, sender, sequence] = batch
+                found[key] = batch
             window = Window.around(entry.received_ns, sequence is not None)
             if entry.signal == "metrics":
                 for metric in scope.metrics:
@@ -127,7 +129,6 @@ def decode(entry: LogEntry, position: str) -> list[Batch]:
 
 
 def _finish(batches: list[Batch]) -> list[Batch]:
-    numbers: set[tuple[str, int]] = set()
     kept = [b for b in batches if b.series or b.logs]
     for i, batch in enumerate(kept):
         if batch.series:
@@ -137,11 +138,6 @@ def _finish(batches: list[Batch]) -> list[Batch]:
                 clamp(series, window)
         if i:
             batch.position = f"{batch.position}.{i}"
-        if batch.sequence is not None:
-            # Two runs in one numbered batch: each needs a number of its own, or the second would count as a repetition.
-            if (batch.sender, batch.sequence) in numbers:
-                batch.sender = f"{batch.sender}/{batch.identity.run}"
-            numbers.add((batch.sender, batch.sequence))
     return kept
 
 

@@ -144,7 +144,7 @@ def test_steps_are_joined_before_times_are_clamped() -> None:
     assert {s.metric: s.steps for s in batch.series} == {"train.step": [1, 2], "train.loss": [1, 2]}
 
 
-def test_two_runs_of_one_process_are_two_batches_with_numbers_of_their_own() -> None:
+def test_two_runs_of_one_process_are_two_batches() -> None:
     request = metrics({"m": [(NOW, 1.0)]}, resource(run="a"), NUMBERED)
     metrics({"m": [(NOW, 2.0)]}, resource(run="b"), NUMBERED, into=request)
     (part,) = split("metrics", request.SerializeToString()).parts
@@ -152,7 +152,13 @@ def test_two_runs_of_one_process_are_two_batches_with_numbers_of_their_own() -> 
     assert [first.identity.run, second.identity.run] == ["a", "b"]
     assert first.identity.process == second.identity.process
     assert first.position != second.position
-    assert (first.sender, first.sequence) != (second.sender, second.sequence)
+
+
+def test_a_number_names_one_batch_of_a_run() -> None:
+    request = metrics({"m": [(NOW, 1.0)]}, resource(train__rank=1), NUMBERED)
+    metrics({"n": [(NOW, 2.0)]}, resource(train__rank=1, host__name="later"), NUMBERED, into=request)
+    (batch,) = decoded("metrics", request.SerializeToString())
+    assert [s.metric for s in batch.series] == ["m", "n"]
 
 
 def test_log_records_keep_what_they_say() -> None:
