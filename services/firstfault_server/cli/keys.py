@@ -23,27 +23,26 @@ SCOPES = get_args(ports.Permission)
 @app.command()
 def create(
     name: Annotated[str, typer.Option(help="What the key is for.")] = "key",
-    scope: Annotated[list[str], typer.Option(help=f"What it may do, can be repeated: {', '.join(SCOPES)}.")] = [
-        "ingest",
-        "read",
-        "write",
-        "admin",
-    ],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help=f"What it may do, can be repeated: {', '.join(SCOPES)}. Default: all but node.", show_default=False),
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Whose key it is.", show_default=False)] = None,
     data: DataOption = None,
     output: terminal.OutputOption = None,
     api_url: UrlOption = None,
 ) -> None:
     """Make a key; it is shown this once."""
-    unknown = sorted(set(scope) - set(SCOPES))
+    scopes = scope or [known for known in SCOPES if known != "node"]
+    unknown = sorted(set(scopes) - set(SCOPES))
     if unknown:
         terminal.fail(f"--scope {unknown[0]!r}: is one of {', '.join(SCOPES)}", terminal.EXIT_USAGE)
     if data is not None:
         form = terminal.choose(output)
-        document = _create_in(data, name, cast(list[ports.Permission], scope), tenant or DEFAULT_TENANT)
+        document = _create_in(data, name, cast(list[ports.Permission], scopes), tenant or DEFAULT_TENANT)
     else:
         client, form = connect(api_url, output)
-        document = client.post("/v1/keys", {"name": name, "scopes": scope, **({"tenant": tenant} if tenant else {})})
+        document = client.post("/v1/keys", {"name": name, "scopes": scopes, **({"tenant": tenant} if tenant else {})})
     if form == "table":
         typer.echo(f"key {document['id']} of tenant {document['tenant']}, shown this once:", err=True)
         typer.echo(document["key"])

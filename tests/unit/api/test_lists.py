@@ -1,0 +1,128 @@
+"""Lists: pages, cursors, times, searches."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from firstfault_server.core import model
+from firstfault_server.core.documents import rfc3339
+from tests.contract.records import NOW_NS, SECOND_NS, event, incident
+from tests.unit.api.stand import Stand, items
+
+
+def _ids(stand: Stand, count: int) -> list[str]:
+    stand.stores.incidents.write_incidents([incident(number, id=f"i{number:03}", run=_run("many")) for number in range(count)])
+    return [f"i{number:03}" for number in reversed(range(count))]
+
+
+def _run(name: str) -> model.RunRef:
+    return model.RunRef(id=name)
+
+
+def test_pages_hold_everything_once_while_data_arrives(stand: Stand, reader: TestClient) -> None:
+    expected = _ids(stand, 25)
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = reader.get("/v1/incidents", params={"q": "run:many", "limit": 4, **({"cursor": cursor} if cursor else {})}).json()
+        found += [item["id"] for item in page["items"]]
+        stand.stores.incidents.write_incidents([incident(100 + len(found), id=f"late{len(found)}", run=_run("many"))])
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"q": "run:other"}, {"q": "run:many", "since": rfc3339(NOW_NS)}, {"q": "run:many", "period": "1h"}],
+)
+def test_a_cursor_is_bound_to_its_filters(stand: Stand, reader: TestClient, changed: dict[str, str]) -> None:
+    _ids(stand, 10)
+    cursor = reader.get("/v1/incidents", params={"q": "run:many", "limit": 4}).json()["next_cursor"]
+    refused = reader.get("/v1/incidents", params={**changed, "cursor": cursor})
+    assert refused.status_code == 400
+    assert refused.json()["type"].endswith(":cursor")
+
+
+def test_a_cursor_is_bound_to_its_list_and_tenant(stand: Stand, reader: TestClient) -> None:
+    _ids(stand, 10)
+    cursor = reader.get("/v1/incidents", params={"limit": 4}).json()["next_cursor"]
+    assert reader.get("/v1/runs", params={"cursor": cursor}).status_code == 400
+    assert stand.client("ffk_other-admin").get("/v1/incidents", params={"cursor": cursor}).status_code == 400
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "AAAA", "é", "A" * 2000, "!!!!"])
+def test_garbage_is_no_cursor(reader: TestClient, cursor: str) -> None:
+    assert reader.get("/v1/incidents", params={"cursor": cursor}).status_code == 400
+
+
+def test_a_changed_cursor_is_refused(stand: Stand, reader: TestClient) -> None:
+    _ids(stand, 10)
+    cursor = reader.get("/v1/incidents", params={"limit": 4}).json()["next_cursor"]
+    for place in range(0, len(cursor), 7):
+        changed = cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
+        assert reader.get("/v1/incidents", params={"limit": 4, "cursor": changed}).status_code == 400
+
+
+def test_a_period_keeps_its_meaning_over_pages(stand: Stand, reader: TestClient) -> None:
+    _ids(stand, 10)
+    stand.clock.time_ns = NOW_NS + 9 * SECOND_NS
+    first = reader.get("/v1/incidents", params={"q": "run:many", "period": "9s", "limit": 5}).json()
+    stand.clock.time_ns += 6 * SECOND_NS
+    second = reader.get("/v1/incidents", params={"q": "run:many", "period": "9s", "limit": 50, "cursor": first["next_cursor"]}).json()
+    assert [item["id"] for item in first["items"] + second["items"]] == [f"i{number:03}" for number in reversed(range(10))]
+
+
+def test_times_are_half_open(stand: Stand, reader: TestClient) -> None:
+    _ids(stand, 10)
+    found = items(reader, "/v1/incidents", q="run:many", since=rfc3339(NOW_NS + 3 * SECOND_NS), until=rfc3339(NOW_NS + 6 * SECOND_NS))
+    assert [item["id"] for item in found] == ["i005", "i004", "i003"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"since": "yesterday"},
+        {"since": "2026-11-29T10:00:00"},
+        {"since": "2026-11-29T10:00:00Z", "until": "2026-11-28T10:00:00Z"},
+        {"period": "24"},
+        {"period": "-1h"},
+        {"period": "1h", "since": "2026-11-29T10:00:00Z"},
+        {"limit": "0"},
+        {"limit": "201"},
+        {"limit": "many"},
+        {"q": "is:nothing"},
+        {"q": "(run:a"},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(reader: TestClient, parameters: dict[str, str]) -> None:
+    response = reader.get("/v1/incidents", params=parameters)
+    assert response.status_code == 400
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_a_search_that_does_not_parse_says_where(reader: TestClient) -> None:
+    document = reader.get("/v1/incidents", params={"q": "is:open colour:red"}).json()
+    assert document["position"] == 8
+    assert "colour" in document["detail"]
+
+
+def test_events_are_searched_by_text_and_key(stand: Stand, reader: TestClient) -> None:
+    stand.stores.context.write_events([event(5, id="e5", body="the cable is loose", rank=3), event(6, id="e6", body="nothing", rank=4)])
+    assert [item["id"] for item in items(reader, "/v1/events", q='"cable is"')] == ["e5"]
+    assert [item["id"] for item in items(reader, "/v1/events", q="rank:>3")] == ["e6"]
+    assert [item["id"] for item in items(reader, "/v1/events", q="rank:3 OR rank:4")] == ["e6", "e5"]
+
+
+def test_numbers_that_json_cannot_write_are_strings(reader: TestClient) -> None:
+    assert items(reader, "/v1/events")[0]["attributes"] == {"loss": "NaN", "list": [1, "a"]}
+    assert reader.get("/v1/incidents/incident-acme").json()["impact"]["idle_s"] == "Infinity"
+
+
+def test_a_series_is_found_by_its_short_name(reader: TestClient) -> None:
+    document = reader.get("/v1/runs/run-acme/series", params={"metric": "loss"}).json()
+    assert document["metric"] == "train.loss"
+    assert document["items"][0]["points"][0]["mean"] == 1.0
+    assert reader.get("/v1/runs/run-acme/metrics").json()["items"] == ["train.loss"]
+    assert items(reader, "/v1/runs/run-acme/series", metric="never.sent") == []
+    assert items(reader, "/v1/runs/run-acme/ranks", metric="loss")[0]["figures"]["last"] == 1.0

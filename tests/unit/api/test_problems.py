@@ -1,0 +1,128 @@
+"""Errors: problem documents with a request id, hosts and origins, stores that are down."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from firstfault_server import ports
+from tests.unit.api.stand import Stand
+
+MEMBERS = {"type", "title", "status", "detail", "request_id"}
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        (lambda client: client.get("/nothing"), 404),
+        (lambda client: client.get("/v1/incidents/nothing"), 404),
+        (lambda client: client.delete("/v1/incidents"), 405),
+        (lambda client: client.get("/v1/incidents", params={"limit": "x"}), 400),
+        (lambda client: client.get("/v1/keys"), 403),
+        (lambda client: client.get("/v1/incidents", headers={"authorization": "Bearer ffk_wrong"}), 401),
+        (lambda client: client.get("/v1/incidents", headers={"authorization": "Basic eDp5"}), 401),
+        (lambda client: client.get("/v1/incidents", headers={"origin": "https://evil.example"}), 403),
+    ],
+)
+def test_every_error_is_a_problem(reader: TestClient, call: Callable[[TestClient], Any], status: int) -> None:
+    response = call(reader)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document.keys() >= MEMBERS
+    assert document["status"] == status
+    assert document["request_id"] == response.headers["x-request-id"]
+
+
+def test_a_failure_of_the_service_is_a_problem_too(stand: Stand, reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("internal detail")
+
+    monkeypatch.setattr(stand.stores.incidents, "incidents", broken)
+    response = reader.get("/v1/incidents")
+    assert response.status_code == 500
+    assert response.json().keys() >= MEMBERS
+    assert "internal detail" not in response.text
+
+
+def test_a_store_that_is_down_is_503(stand: Stand, reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: object) -> None:
+        raise ports.StorageFull("no space left for firstfault.sqlite")
+
+    monkeypatch.setattr(stand.stores.context, "events", down)
+    response = reader.get("/v1/events")
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "5"
+    assert "no space left" in response.json()["detail"]
+    assert reader.get("/v1/incidents").status_code == 200
+
+
+def test_readiness_says_what_is_missing(stand: Stand) -> None:
+    client = stand.client()
+    assert client.get("/readyz").status_code == 200
+    stand.problems["detection"] = "the disk is full"
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["problems"] == {"detection": "the disk is full"}
+    assert client.get("/healthz").status_code == 200
+
+
+def test_requests_are_counted_by_route_and_never_by_path(stand: Stand, reader: TestClient) -> None:
+    reader.get("/v1/incidents/incident-acme")
+    reader.get("/v1/random/1")
+    text = reader.get("/metrics").text
+    assert 'firstfault_api_requests_total{method="GET",route="/v1/incidents/{incident_id}",status="200"} 1.0' in text
+    assert "random" not in text
+
+
+# ---- without keys -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_stand() -> Stand:
+    return Stand(keyed=False)
+
+
+def test_without_keys_this_machine_may_do_everything(open_stand: Stand) -> None:
+    assert open_stand.client().get("/v1/keys").status_code == 200
+    assert open_stand.client("ffk_stale").get("/v1/keys").status_code == 200
+    assert open_stand.client(host="::1").get("/v1/keys").status_code == 200
+    assert open_stand.client(host="::ffff:127.0.0.1").get("/v1/keys").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "192.168.1.1", "2001:db8::1", "localhost.evil"])
+def test_without_keys_other_machines_may_do_nothing(open_stand: Stand, host: str) -> None:
+    assert open_stand.client(host=host).get("/v1/keys").status_code == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""])
+def test_without_keys_a_foreign_host_name_is_refused(open_stand: Stand, host: str) -> None:
+    response = open_stand.client().get("/v1/incidents", headers={"host": host})
+    assert response.status_code == 403
+    assert response.json()["type"].endswith(":origin")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "http://[bad"])
+def test_pages_of_other_origins_are_refused(open_stand: Stand, origin: str) -> None:
+    assert open_stand.client().post("/v1/keys", headers={"origin": origin}).status_code == 403
+
+
+def test_pages_of_the_same_origin_are_served(open_stand: Stand) -> None:
+    assert open_stand.client().get("/v1/incidents", headers={"origin": "http://localhost"}).status_code == 200
+
+
+def test_the_first_key_must_be_able_to_make_others(open_stand: Stand) -> None:
+    client = open_stand.client()
+    assert client.post("/v1/keys", json={"name": "a", "scopes": ["read"]}).status_code == 400
+    made = client.post("/v1/keys", json={"name": "a", "scopes": ["admin"], "tenant": "acme"})
+    assert made.status_code == 201
+    assert client.get("/v1/incidents").status_code == 401
+    assert open_stand.client(made.json()["key"]).get("/v1/keys").json()["items"][0]["tenant"] == "acme"
+
+
+def test_revoking_the_last_key_opens_nothing(open_stand: Stand) -> None:
+    made = open_stand.client().post("/v1/keys", json={"name": "a", "scopes": ["admin"]}).json()
+    assert open_stand.client(made["key"]).delete(f"/v1/keys/{made['id']}").status_code == 204
+    assert open_stand.client(made["key"]).get("/v1/keys").status_code == 401
+    assert open_stand.client().get("/v1/keys").status_code == 401

@@ -1,0 +1,110 @@
+"""People's marks: merged states, compare-and-set, repeated requests, the audit trail."""
+
+from fastapi.testclient import TestClient
+
+from tests.contract.records import NOW_NS, SECOND_NS
+from tests.unit.api.stand import Stand, items
+
+PATH = "/v1/incidents/incident-acme"
+
+
+def test_an_incident_is_acknowledged_resolved_and_reopened(stand: Stand, writer: TestClient) -> None:
+    states = [writer.post(f"{PATH}/{action}", json={"by": "ada"}).json()["state"] for action in ("ack", "resolve", "reopen")]
+    assert states == ["acknowledged", "resolved", "open"]
+    assert writer.get(PATH).json()["triage"]["version"] == 3
+    assert [incident.id for incident, _ in stand.changed] == ["incident-acme"] * 3
+
+
+def test_acknowledging_twice_is_acknowledging_once(writer: TestClient) -> None:
+    for _ in range(2):
+        document = writer.post(f"{PATH}/ack").json()
+    assert document["state"] == "acknowledged"
+    assert document["triage"]["ack_by"] == "key:ffk_acme-writer"
+
+
+def test_a_mute_ends_by_time_and_by_hand(stand: Stand, writer: TestClient) -> None:
+    assert writer.post(f"{PATH}/mute", json={"period": "2h"}).status_code == 200
+    assert [item["id"] for item in items(writer, "/v1/incidents", q="is:muted")] == ["incident-acme"]
+    stand.clock.time_ns += 7201 * SECOND_NS
+    assert items(writer, "/v1/incidents", q="is:muted") == []
+    assert writer.post(f"{PATH}/mute").json()["triage"]["muted_until"] is not None
+    assert writer.post(f"{PATH}/mute", json={"unmute": True}).json()["triage"]["muted_until"] is None
+    assert writer.post(f"{PATH}/mute", json={"unmute": True, "period": "1h"}).status_code == 400
+
+
+def test_a_write_with_an_old_version_is_refused(writer: TestClient) -> None:
+    version = writer.get(PATH).headers["etag"]
+    assert writer.post(f"{PATH}/ack", headers={"if-match": version}).headers["etag"] == '"1"'
+    refused = writer.post(f"{PATH}/resolve", headers={"if-match": version})
+    assert refused.status_code == 412
+    assert writer.get(PATH).json()["state"] == "acknowledged"
+    assert writer.post(f"{PATH}/resolve", headers={"if-match": "*"}).status_code == 200
+    assert writer.post(f"{PATH}/resolve", headers={"if-match": "one"}).status_code == 400
+
+
+def test_the_revision_of_detection_is_no_version(stand: Stand, writer: TestClient) -> None:
+    tag = writer.get(PATH).headers["etag"]
+    stored = stand.stores.incidents.incident("acme", "incident-acme")
+    stored.revision += 1
+    stand.stores.incidents.write_incidents([stored])
+    assert writer.post(f"{PATH}/ack", headers={"if-match": tag}).status_code == 200
+
+
+def test_a_repeated_request_is_answered_and_not_done_again(writer: TestClient) -> None:
+    headers = {"idempotency-key": "k1"}
+    first = writer.post(f"{PATH}/notes", json={"text": "seen"}, headers=headers)
+    again = writer.post(f"{PATH}/notes", json={"text": "seen"}, headers=headers)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.content == again.content
+    assert first.headers["etag"] == again.headers["etag"]
+    assert [note["text"] for note in items(writer, f"{PATH}/notes")] == ["seen"]
+    other = writer.post(f"{PATH}/notes", json={"text": "something else"}, headers=headers)
+    assert other.status_code == 400
+    assert other.json()["type"].endswith(":idempotency")
+
+
+def test_keys_of_different_people_do_not_meet(writer: TestClient, admin: TestClient) -> None:
+    for client, text in ((writer, "of the writer"), (admin, "of the admin")):
+        assert client.post(f"{PATH}/notes", json={"text": text}, headers={"idempotency-key": "k1"}).status_code == 201
+    assert [note["text"] for note in items(writer, f"{PATH}/notes")] == ["of the writer", "of the admin"]
+
+
+def test_a_note_is_found_again_when_its_answer_was_lost(stand: Stand, writer: TestClient) -> None:
+    headers = {"idempotency-key": "k1"}
+    remembered = stand.stores.triage.remember
+    stand.stores.triage.remember = lambda *_: None  # type: ignore[method-assign]
+    writer.post(f"{PATH}/notes", json={"text": "once"}, headers=headers)
+    stand.stores.triage.remember = remembered  # type: ignore[method-assign]
+    writer.post(f"{PATH}/notes", json={"text": "once"}, headers=headers)
+    assert len(items(writer, f"{PATH}/notes")) == 1
+
+
+def test_every_change_is_in_the_timeline_with_its_author(writer: TestClient) -> None:
+    writer.post(f"{PATH}/ack", json={"by": "ada"})
+    writer.post(f"{PATH}/assign", json={"assignee": "bo"})
+    entries = items(writer, f"{PATH}/timeline")
+    people = [entry for entry in entries if entry["what"] == "person"]
+    assert sorted(entry["action"] for entry in people) == ["ack", "assign"]
+    assert {entry["actor"] for entry in people} == {"key:ffk_acme-writer"}
+    assert {entry["what"] for entry in entries} == {"person", "detected", "message"}
+
+
+def test_unknown_members_and_wrong_types_are_named(writer: TestClient) -> None:
+    response = writer.post(f"{PATH}/ack", json={"bye": "ada"})
+    assert response.status_code == 400
+    assert response.json()["errors"] == [{"in": "body.bye", "reason": "Extra inputs are not permitted"}]
+    assert writer.post(f"{PATH}/notes", json={"text": 7}).status_code == 400
+    assert writer.post(f"{PATH}/notes", content=b"{not json", headers={"content-type": "application/json"}).status_code == 400
+
+
+def test_a_resolve_holds_until_the_failure_recurs(stand: Stand, writer: TestClient) -> None:
+    writer.post(f"{PATH}/resolve")
+    stored = stand.stores.incidents.incident("acme", "incident-acme")
+    stored.revision += 1
+    stand.stores.incidents.write_incidents([stored])
+    assert writer.get(PATH).json()["state"] == "resolved"
+    stored.revision += 1
+    stored.recurrences = 1
+    stored.first_fault.time = NOW_NS + 60 * SECOND_NS
+    stand.stores.incidents.write_incidents([stored])
+    assert writer.get(PATH).json()["state"] == "open"
