@@ -128,6 +128,8 @@ class NodeFault(Record, tag="node_fault", kw_only=True):
     gpu_uuid: str = ""
     process: str = ""
     """Process concerned, when pid and presence name one."""
+    initiates: bool = True
+    """False: follows a process's own crash (application Xids), so it is evidence only."""
     text: str = ""
     time_ns: int
     received_ns: int

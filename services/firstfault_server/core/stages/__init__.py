@@ -1,0 +1,26 @@
+"""The four keyed stages of detection: worker, node, run, fleet."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from firstfault_server.core import model
+from firstfault_server.core.cause.advice import AdviceRow
+from firstfault_server.core.stages.fleet import Fleet
+from firstfault_server.core.stages.node import Node
+from firstfault_server.core.stages.protocol import Stage
+from firstfault_server.core.stages.reading import Reader
+from firstfault_server.core.stages.run import Run
+from firstfault_server.core.stages.worker import Worker
+from firstfault_server.core.thresholds import Thresholds
+
+
+def build_stages(
+    thresholds: Thresholds, taxonomy: model.Taxonomy, text_reader: Reader, advice: Sequence[AdviceRow] = ()
+) -> dict[str, Stage[Any]]:
+    """The stages by name, in the order in which records flow through them."""
+    return {
+        "worker": Worker(thresholds, text_reader),
+        "node": Node(thresholds),
+        "run": Run(thresholds, taxonomy, advice),
+        "fleet": Fleet(),
+    }

@@ -1,0 +1,62 @@
+"""Where a numeric fault began: the rank whose own number went first, before collectives spread it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.conventions import LOSS
+from firstfault_server.core.cause.observation import RoleOf, Verdict
+
+
+class NumberSeen(msgspec.Struct, kw_only=True):
+    """What one process's detectors say about one symptom."""
+
+    process: str
+    rank: int | None
+    node: str = ""
+    starts: list[tuple[int, str, int]] = []
+    """Step (−1: not known), metric and event time (corrected for skew) at which each metric went wrong."""
+    reports: bool = True
+    """The process sends the metric at all."""
+    text: str = ""
+
+
+def first_number(symptom: str, seen: Sequence[NumberSeen]) -> Verdict:
+    """The verdict over all processes of an attempt; at least one has a start.
+
+    Within one step a rank whose loss went first precedes one whose gradients did: gradients are reduced over all ranks, the loss
+    is a rank's own. A single reporter among silent peers proves nothing about where it began.
+    """
+    order = sorted((one for one in seen if one.starts), key=lambda one: (_key(one), one.rank is None, one.rank or 0, one.process))
+    first = order[0]
+    tied = [one for one in order if _key(one) == _key(first)]
+    if all(step >= 0 for step, _, _ in first.starts) is False:
+        tied = [one for one in order if all(step < 0 for step, _, _ in one.starts)]
+    reporters = [one for one in seen if one.reports]
+    verdict = Verdict(symptom=symptom, why=first.text)
+    verdict.candidates = [one.rank for one in tied if one.rank is not None]
+    began = {one.process for one in tied}
+    if len(tied) == 1 and (len(reporters) > 1 or len(seen) == 1):
+        verdict.rank, verdict.process, verdict.node = first.rank, first.process, first.node
+    else:
+        verdict.scope = "all" if len(tied) == len(reporters) else "group"
+        verdict.why = (
+            "only one rank reports this metric" if len(reporters) == 1 else f"{len(tied)} ranks show it first at the same step"
+        ) + f"; {first.text}"
+    for one in sorted(seen, key=lambda one: (one.rank is None, one.rank or 0, one.process)):
+        if one.process in began:
+            verdict.roles.append(RoleOf(process=one.process, rank=one.rank, role="initiating", why=one.text[:200]))
+        else:
+            role = "cascade" if one.starts else "unknown"
+            verdict.roles.append(
+                RoleOf(process=one.process, rank=one.rank, role="cascade" if role == "cascade" else "unknown", why=one.text[:200])
+            )
+    return verdict
+
+
+def _key(one: NumberSeen) -> tuple[int, int, int]:
+    """Earliest start: step, then own loss before reduced gradients; time only where no step is known."""
+    best = min(
+        (step if step >= 0 else 1 << 60, 0 if metric == LOSS else 1, 0 if step >= 0 else time_ns) for step, metric, time_ns in one.starts
+    )
+    return best
