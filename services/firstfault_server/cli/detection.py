@@ -37,10 +37,10 @@ def thresholds(settings: Settings) -> Thresholds:
 
 
 def open_aggregates(folder: Path) -> ports.AggregateStore:
-    """The store of rollups."""
-    from firstfault_server.adapters.memory.aggregates import MemoryAggregateStore
+    """The store of rollups, an engine in this process. Raises StoreUnavailable."""
+    from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, embedded_engine
 
-    return MemoryAggregateStore()
+    return ClickHouseAggregateStore(embedded_engine(folder / "clickhouse"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def build_detection(
     """Everything built, nothing started. Raises SettingsError."""
     tables = load_tables()
     host = EmbeddedHost(
-        stages=build_stages(thresholds(settings), tables.taxonomy, tables.text_reader()),
+        stages=build_stages(thresholds(settings), tables.taxonomy, tables.text_reader(), tables.advice),
         log=input_log,
         checkpoint=checkpoint,
         aggregates=aggregates,

@@ -23,10 +23,11 @@ from firstfault_server.api.services import Services
 from firstfault_server.cli import addresses, secret_file
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.cli.detection import Detection, build_detection, open_aggregates
-from firstfault_server.cli.servers import HttpServer
+from firstfault_server.cli.servers import GrpcServer, HttpServer
 from firstfault_server.detect.keyed import SnapshotUnreadable
 from firstfault_server.ingest.access import Access
 from firstfault_server.ingest.clock import ReceiveClock, write_clock_records
+from firstfault_server.ingest.grpc import otlp_server
 from firstfault_server.ingest.http import otlp_app
 from firstfault_server.ingest.receiver import Receiver
 from firstfault_server.ingest.telemetry import IngestMetrics
@@ -71,9 +72,8 @@ async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExit
     stores = open_stores(settings.data / "firstfault.sqlite", clock)
     stack.callback(stores.close)
     refuse_open_addresses(wanted.values(), stores.access)
-    listeners = {name: _listen(stack, address) for name, address in wanted.items()}
-    bound = {name: addresses.bound(listener) for name, listener in listeners.items()}
-    base_url = settings.public_url.rstrip("/") or f"http://{bound['api']}"
+    api, otlp_http = _listen(stack, wanted["api"]), _listen(stack, wanted["otlp_http"])
+    base_url = settings.public_url.rstrip("/") or f"http://{addresses.bound(api)}"
 
     input_log = FileLog(settings.data / "log", beyond=stores.checkpoint.position())
     stack.callback(input_log.close)
@@ -85,13 +85,15 @@ async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExit
 
     cursor_secret = secret_file.load_or_make(settings.data / "cursor.secret")
     services = _services(settings, log, stores, aggregates, clock, registry, base_url, deliverer, checkpoint, detection, cursor_secret)
-    await _serve(stack, HttpServer(create_app(services), listeners["api"], settings.drain_s))
+    await _serve(stack, HttpServer(create_app(services), api, settings.drain_s))
 
     receive_clock = ReceiveClock(clock, not_before_ns=input_log.newest_received_ns)
     receiver = Receiver(input_log, Access(stores.access), receive_clock, IngestMetrics(registry))
+    grpc = GrpcServer(otlp_server(receiver), wanted["otlp_grpc"], settings.drain_s)
     _background(stack, write_clock_records(input_log, receive_clock), "clock")
-    await _serve(stack, HttpServer(otlp_app(receiver), listeners["otlp_http"], settings.drain_s))
-    return Running(**bound)
+    await _serve(stack, grpc)
+    await _serve(stack, HttpServer(otlp_app(receiver), otlp_http, settings.drain_s))
+    return Running(api=addresses.bound(api), otlp_http=addresses.bound(otlp_http), otlp_grpc=grpc.address)
 
 
 def _addresses(settings: Settings) -> Mapping[str, str]:
@@ -204,7 +206,7 @@ def _url_problem(url: str) -> str:
     return ""
 
 
-async def _serve(stack: AsyncExitStack, server: HttpServer) -> None:
+async def _serve(stack: AsyncExitStack, server: HttpServer | GrpcServer) -> None:
     await server.start()
     stack.push_async_callback(server.stop)
 

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import uvicorn
 
-from firstfault_server.cli.addresses import Address, bound
+from firstfault_server.cli.addresses import Address, AddressError, bound
 
 
 class _QuietServer(uvicorn.Server):
@@ -53,3 +54,25 @@ class HttpServer:
         self._server.should_exit = True
         if self._task is not None:
             await self._task
+
+
+class GrpcServer:
+    """A gRPC server on one address."""
+
+    def __init__(self, server: grpc.aio.Server, address: Address, drain_s: float) -> None:
+        """Binds the address; port 0 takes a free one. Raises AddressError."""
+        self._server = server
+        self._drain_s = drain_s
+        try:
+            port = server.add_insecure_port(str(address))
+        except RuntimeError as error:
+            raise AddressError(f"cannot listen on {address}: it is in use, or not an address of this machine") from error
+        self.address = Address(host=address.host, port=port)
+
+    async def start(self) -> None:
+        """Serve."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Refuse new calls and finish those under way."""
+        await self._server.stop(self._drain_s)
