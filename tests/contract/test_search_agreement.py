@@ -1,0 +1,192 @@
+"""Stores agree on what a search finds, whatever the search and whatever the text."""
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firstfault_server.adapters import memory, sqlite
+from firstfault_server.core import model, search_fields
+from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
+from firstfault_server.core.search_fields import Field, Fields
+from firstfault_server.ports import ListQuery
+from tests.contract.records import NOW_NS, FixedClock, audit, event, incident
+
+WORDS = [
+    "cuda",
+    "CUDA",
+    "out",
+    "memory",
+    "grad_norm",
+    "Straße",
+    "STRASSE",
+    "İstanbul",
+    "nccl",
+    "ΣΑΣ",
+    "x" * 300,
+    "torch.nn",
+    "a-b",
+    "42",
+    "\ud800",
+    "\uffff",
+]
+SMALL = st.sampled_from(["a", "b", "c"])
+text = st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=6).map(" ".join)
+ranks = st.none() | st.integers(0, 3)
+
+
+def terms(fields: Fields) -> st.SearchStrategy[Expression]:
+    """Terms that can be asked of these fields."""
+
+    def of(item: tuple[str, Field]) -> st.SearchStrategy[Term]:
+        key, field = item
+        if field.type == "flag":
+            return st.builds(Term, key=st.just(key), value=st.sampled_from(sorted(field.values)))
+        if field.type == "number":
+            values = st.sampled_from([*sorted(field.names), "0", "1", "2", "-1", "17"])
+            return st.builds(Term, key=st.just(key), value=values, operator=st.sampled_from(["=", ">", ">=", "<", "<="]))
+        return st.builds(Term, key=st.just(key), value=SMALL)
+
+    return st.sampled_from(sorted(fields.items())).flatmap(of)
+
+
+def expressions(fields: Fields) -> st.SearchStrategy[Expression]:
+    """Trees over terms and free text."""
+    leaves = terms(fields) | st.builds(Text, value=text, phrase=st.booleans())
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.builds(Not, part=inner)
+            | st.builds(And, parts=st.lists(inner, max_size=3).map(tuple))
+            | st.builds(Or, parts=st.lists(inner, max_size=3).map(tuple))
+        ),
+        max_leaves=8,
+    )
+
+
+@st.composite
+def events(draw: st.DrawFn) -> list[model.Event]:
+    """Up to six events over small sets of values."""
+    return [
+        event(
+            number,
+            body=draw(text),
+            exception=draw(st.none() | st.builds(model.ExceptionInfo, type=SMALL, message=text, stacktrace=text)),
+            run=draw(SMALL),
+            rank=draw(ranks),
+            node=draw(SMALL | st.just("")),
+            owner=draw(SMALL),
+            process=draw(SMALL),
+            event_name=draw(SMALL),
+            severity=draw(st.integers(0, 24)),
+            fingerprint=draw(SMALL | st.just("")),
+            symptom=draw(SMALL | st.just("")),
+            trace_id=draw(SMALL | st.just("")),
+            step=draw(ranks),
+            attempt=draw(ranks),
+        )
+        for number in range(draw(st.integers(1, 6)))
+    ]
+
+
+@st.composite
+def incidents(draw: st.DrawFn) -> list[tuple[model.Incident, model.Triage]]:
+    """Up to five incidents with marks."""
+    some_time = st.none() | st.integers(NOW_NS - 2, NOW_NS + 2)
+    return [
+        (
+            incident(
+                number,
+                title=draw(text),
+                state=draw(st.sampled_from(["open", "resolved"])),
+                resolved_at=draw(some_time),
+                severity=draw(st.sampled_from(["info", "warning", "error", "critical"])),
+                page=draw(st.booleans()),
+                recurrences=draw(st.integers(0, 1)),
+                symptom=draw(SMALL),
+                family=draw(SMALL),
+                first_fault=model.FirstFault(
+                    status=draw(st.sampled_from(["provisional", "settled"])),
+                    rank=draw(ranks),
+                    candidates=draw(st.lists(st.integers(0, 3), max_size=2)),
+                    node=draw(st.none() | SMALL),
+                    time=draw(some_time),
+                    exception=draw(st.none() | st.builds(model.ExceptionInfo, type=SMALL, message=text)),
+                    stderr_tail=draw(st.lists(text, max_size=2)),
+                ),
+                run=model.RunRef(id=draw(SMALL), name=draw(SMALL), owner=draw(SMALL | st.just("")), attempt=draw(st.integers(1, 2))),
+                evidence=draw(st.lists(st.builds(model.Evidence, id=SMALL, kind=st.just("log"), text=text, node=SMALL), max_size=2)),
+                fingerprint=model.Fingerprint(id=draw(SMALL), stack_hash=draw(SMALL)),
+            ),
+            model.Triage(
+                tenant="acme",
+                incident=f"i-{number:04}",
+                ack_at_ns=draw(some_time),
+                assignee=draw(st.none() | SMALL),
+                muted_until_ns=draw(some_time),
+                resolved_at_ns=draw(some_time),
+                reopened_at_ns=draw(some_time),
+            ),
+        )
+        for number in range(draw(st.integers(1, 5)))
+    ]
+
+
+class Pair:
+    """The same stores twice; examples share them, each under a tenant of its own."""
+
+    def __init__(self, both: tuple[sqlite.SqliteStores, memory.MemoryStores]) -> None:
+        self.both = both
+        self._numbers = itertools.count()
+
+    def tenant(self) -> str:
+        """A tenant that has nothing yet."""
+        return f"t-{next(self._numbers)}"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """SQLite and memory."""
+    clock = FixedClock()
+    opened = sqlite.open_stores(tmp_path_factory.mktemp("agreement") / "firstfault.sqlite", clock)
+    yield Pair((opened, memory.open_stores(clock)))
+    opened.close()
+
+
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@relaxed
+@given(written=events(), where=expressions(search_fields.EVENT))
+def test_on_events(pair: Pair, written: list[model.Event], where: Expression) -> None:
+    """Events and fingerprints."""
+    tenant = pair.tenant()
+    for item in written:
+        item.identity = msgspec.structs.replace(item.identity, tenant=tenant)
+    query = ListQuery(tenant=tenant, where=where)
+    answers = []
+    for stores in pair.both:
+        stores.context.write_events(written)
+        answers.append((stores.context.events(query), stores.context.fingerprints(query)))
+    assert answers[0] == answers[1]
+
+
+@relaxed
+@given(written=incidents(), where=expressions(search_fields.INCIDENT), marks_first=st.booleans())
+def test_on_incidents(pair: Pair, written: list[tuple[model.Incident, model.Triage]], where: Expression, marks_first: bool) -> None:
+    """Incidents merged with people's marks, in either order of writing."""
+    tenant = pair.tenant()
+    answers = []
+    for stores in pair.both:
+        for number, (item, triage) in enumerate(written):
+            item.tenant = triage.tenant = tenant
+            if marks_first:
+                stores.triage.put_triage(triage, audit(number, tenant=tenant))
+            stores.incidents.write_incidents([item])
+            if not marks_first:
+                stores.triage.put_triage(triage, audit(number, tenant=tenant))
+        answers.append(stores.incidents.incidents(ListQuery(tenant=tenant, where=where), NOW_NS))
+    assert answers[0] == answers[1]
