@@ -48,9 +48,9 @@ def ending(state: str, code: int | None, signal: int | None, reason: str = "") -
     if state == "finished" and not code:
         return Ending(kind="clean", state="finished", text="finished" + said)
     if code:
-        return Ending(kind="fault", state="failed", symptom="unknown", text=f"exit status {code} without a recorded exception{said}")
+        return Ending(kind="fault", state="failed", symptom="unknown", text=f"exit status {code}{said}")
     if state == "failed":
-        return Ending(kind="fault", state="failed", symptom="unknown", text=f"failed without a recorded exception{said}")
+        return Ending(kind="fault", state="failed", symptom="unknown", text=f"failed{said}")
     if code == 0 and state != "killed":
         return Ending(kind="clean", state="finished", text="finished" + said)
     return Ending(

@@ -109,6 +109,8 @@ def _own(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Thresh
             verdict.why = first.why
             speakers = {first.index}
     verdict.roles = _roles(ranks, parts, speakers, verdict.why if len(speakers) == 1 else "own fault", first.time_ns)
+    if first.fault.kind == "exit":
+        verdict.not_seen.append("exception: none was recorded before the exit")
     if not first.known:
         verdict.not_seen.append("exit record or signal of the process that is gone")
     return verdict
