@@ -43,8 +43,8 @@ def test_every_symptom_that_text_can_show_has_a_row() -> None:
 
 def test_a_last_resort_row_counts_only_when_nothing_else_holds() -> None:
     rows = (
-        Pattern(id="own", symptom="unknown", weight="none", type="Odd"),
-        Pattern(id="any", symptom="python_error", weight="fallback", type=".*"),
+        Pattern(id="own", symptom="unknown", weight="none", type="Odd", where=("exception",)),
+        Pattern(id="any", symptom="python_error", weight="fallback", type=".*", where=("exception",)),
     )
     matcher = Matcher(PatternTable(weights={"none": 0.0, "fallback": 0.3}, patterns=rows))
     hit, other = strongest(matcher.exception("Odd", "Odd: x")), strongest(matcher.exception("Even", "Even: x"))

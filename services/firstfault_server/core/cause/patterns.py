@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -62,6 +61,40 @@ class PatternTable(msgspec.Struct, kw_only=True, frozen=True):
     patterns: tuple[Pattern, ...]
     advice_marks: tuple[str, ...] = ()
     """Beginnings of the advice libraries print: never evidence, never part of a fingerprint."""
+
+
+_LETTERS = {code: " " for code in range(128) if not 97 <= code <= 122}
+_COMMON = frozenset(
+    [
+        "the",
+        "not",
+        "was",
+        "with",
+        "for",
+        "and",
+        "that",
+        "from",
+        "this",
+        "but",
+        "has",
+        "have",
+        "its",
+        "are",
+        "you",
+        "your",
+        "than",
+        "error",
+        "errors",
+        "failed",
+        "info",
+        "cuda",
+        "file",
+        "line",
+        "using",
+        "found",
+        "with",
+    ]
+)
 
 
 class Hit(msgspec.Struct, kw_only=True, frozen=True):
@@ -124,26 +157,45 @@ class Matcher:
         self.table = table
         compiled = [_Compiled(pattern, table.weights[pattern.weight]) for pattern in table.patterns]
         self._exception = [row for row in compiled if "exception" in row.pattern.where]
-        self._line = [row for row in compiled if "line" in row.pattern.where]
-
-    @cached_property
-    def by_id(self) -> dict[str, Pattern]:
-        """The rows by their id."""
-        return {pattern.id: pattern for pattern in self.table.patterns}
+        lines = [row for row in compiled if "line" in row.pattern.where]
+        if bare := [row.pattern.id for row in lines if not row.has]:
+            raise ValueError(f"patterns for lines need `has`: {', '.join(bare)}")
+        self._by_word: dict[str, list[tuple[int, _Compiled]]] = {}
+        for place, row in enumerate(lines):
+            for word in {_telling_word(literal) for literal in row.has}:
+                self._by_word.setdefault(word, []).append((place, row))
+        self._words = frozenset(self._by_word)
 
     def exception(self, type_name: str, text: str, frames: str = "") -> list[Hit]:
         """Patterns that hold for `Type: message`; `type_name` is the class without its module."""
         text = clipped(text)
-        return list(_hits(self._exception, text, type_name, frames))
+        return list(_hits(self._exception, text, text.lower(), type_name, frames))
 
     def line(self, text: str) -> list[Hit]:
-        """Patterns that hold for one line of output."""
+        """Patterns that hold for one line of output; a row's words count as whole words here, which makes a line cheap."""
         text = clipped(text)
-        return list(_hits(self._line, text, "", ""))
+        lowered = text.lower()
+        words = self._words.intersection(lowered.translate(_LETTERS).split())
+        if not words:
+            return []
+        rows = {place: row for word in words for place, row in self._by_word[word]}
+        return list(_hits([rows[place] for place in sorted(rows)], text, lowered, "", ""))
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether a lower-cased line holds any word that a row for lines wants."""
+        return not self._words.isdisjoint(lowered.translate(_LETTERS).split())
 
 
-def _hits(rows: Sequence[_Compiled], text: str, type_name: str, frames: str) -> Iterable[Hit]:
-    lowered = text.lower()
+def _telling_word(literal: str) -> str:
+    """The longest whole word of a row's literal, inner words first: its ends may stand inside a longer word."""
+    words = literal.translate(_LETTERS).split()
+    if not words:
+        raise ValueError(f"{literal!r} holds no letters: a line could not be found by it")
+    inner = [word for word in words if f" {word} " in f" {literal} "] or words
+    return max(inner, key=lambda word: (word not in _COMMON, len(word)))
+
+
+def _hits(rows: Sequence[_Compiled], text: str, lowered: str, type_name: str, frames: str) -> Iterable[Hit]:
     held = False
     for row in rows:
         if held and row.pattern.weight == LAST_RESORT:

@@ -11,7 +11,7 @@ from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.patterns import Hit, Matcher, PatternTable, strongest
 from firstfault_server.core.grouping.fingerprint import fingerprint, short_type
 from firstfault_server.core.grouping.normalise import parameterised
-from firstfault_server.core.grouping.parse import parse_text
+from firstfault_server.core.grouping.parse import Link, parse_text
 
 _INNERMOST: Final = 12
 """Frames, innermost first, that patterns look at."""
@@ -49,6 +49,11 @@ class TextReader:
         self._advice_marks = patterns.advice_marks
 
     @property
+    def matcher(self) -> Matcher:
+        """The patterns, ready to match."""
+        return self._matcher
+
+    @property
     def advice_marks(self) -> tuple[str, ...]:
         """Beginnings of the advice that libraries print."""
         return self._advice_marks
@@ -59,7 +64,7 @@ class TextReader:
         message: str = "",
         stacktrace: str = "",
         frames: Sequence[Mapping[str, Any] | Frame] = (),
-        chain: Sequence[Mapping[str, Any]] = (),
+        chain: Sequence[Mapping[str, Any] | Link] = (),
     ) -> TextReading:
         """Reading of an exception: `frames` outermost first, `chain` its causes nearest first (each with type, message, frames).
 
@@ -68,7 +73,7 @@ class TextReader:
         """
         own = _frames(frames)
         links: list[tuple[str, str, list[Frame]]] = [(type, message, own)]
-        links += [(str(link.get("type") or ""), str(link.get("message") or ""), _frames(link.get("frames") or ())) for link in chain]
+        links += [_chained(link) for link in chain]
         if stacktrace and not own:
             links = self._parsed(type, message, stacktrace, links)
         best, at = NOTHING, 0
@@ -87,6 +92,15 @@ class TextReader:
             return NOTHING
         identity = fingerprint("", body, (), self._advice_marks)
         return self._reading(hit, identity)
+
+    def exit(self, status: int, facts: Mapping[str, str]) -> TextReading:
+        """Reading of an exit status: negative, or 128 and more, is a signal."""
+        signal = -status if status < 0 else status - 128 if status > 128 else 0
+        code = self._codes.signal.get(signal)
+        if code is None:
+            return TextReading(symptom="unknown", role="cascade", pattern="exit", facts=dict(facts))
+        role: model.Role = "teardown" if code.symptom == "preempted" else "initiating"
+        return TextReading(symptom=code.symptom, role=role, weight=2.0, pattern="exit-signal", facts={**facts, "signal": code.name})
 
     def parameterised(self, message: str) -> str:
         """The message without what changes from one occurrence to the next, and without advice."""
@@ -130,3 +144,9 @@ class TextReader:
 def _frames(rows: Any) -> list[Frame]:
     given = [row for row in rows if isinstance(row, Frame)]
     return given or frames_from_wire([dict(row) for row in rows if isinstance(row, Mapping)])
+
+
+def _chained(link: Mapping[str, Any] | Link) -> tuple[str, str, list[Frame]]:
+    if isinstance(link, Link):
+        return link.type, link.message, link.frames
+    return str(link.get("type") or ""), str(link.get("message") or ""), _frames(link.get("frames") or ())

@@ -123,19 +123,26 @@ class CrashParser:
         self._earlier: Crash | None = None
         """Complete, waiting for the exception that chains to it."""
         self._ignored = False
-        self._group_types: list[str] = []
+        self._took = False
 
     @property
     def busy(self) -> bool:
         """Whether the next line may matter whatever it says."""
         return self._open is not None or self._done is not None
 
+    @property
+    def reading(self) -> bool:
+        """Whether the line just taken belongs to a traceback or a message."""
+        return self._took
+
     def feed(self, line: str, number: int) -> list[Crash]:
         """Take one line without its prefix and line end."""
         out: list[Crash] = []
         text = _unboxed(line)
+        self._took = True
         if self._open is None and self._done is None and HEADER not in text and 'File "' not in text:
             if not text or text.isspace():
+                self._took = False
                 return out
             self._idle(text, number, out)
             return out
@@ -211,6 +218,7 @@ class CrashParser:
             self._finish(current, bare, number)
             return
         current.since_frame += 1
+        self._took = text[:1] in (" ", "\t")
         if current.since_frame > (12 if current.style == "python" else 400):
             self._give_up(out)
             self._idle(text, number, out)
@@ -335,11 +343,13 @@ class CrashParser:
             done.message = (done.message + "\n" + text.rstrip())[:LONGEST_MESSAGE]
 
     def _idle(self, text: str, number: int, out: list[Crash]) -> None:
+        self._took = False
         if 'File "' in text and (_FRAME.match(text) or _SPLIT_FRAME.match(text)):
             self._open = _Open(first_line=number)
             self._frame(self._open, text, text.strip())
+            self._took = True
             return
-        if "Exception ignored in" in text or "Error in atexit" in text or "Exception in thread Thread-" in text[:0]:
+        if "Exception ignored in" in text or "Error in atexit" in text:
             self._ignored = True
             return
         if CAUSE in text or CONTEXT in text:
@@ -353,6 +363,7 @@ class CrashParser:
             if found["message"] is None and "." not in name and bare[:1].islower():
                 return
             self._done = Crash(type=name, message=message[:LONGEST_MESSAGE], first_line=number, last_line=number, bare=True)
+            self._took = True
             self._run_on = 0
             self._blank = False
 

@@ -1,0 +1,278 @@
+"""Reads the lines of one log, once and in bounded memory, into what they say: exceptions, telling lines, exits, progress.
+
+The streams of several ranks in one file are told apart by their prefixes; a line without any belongs to the file's own stream.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from firstfault_server.core import model
+from firstfault_server.core.cause.text import TextReader, TextReading
+from firstfault_server.core.grouping.parse import HEADER, Crash, CrashParser
+from firstfault_server.core.grouping.prefix import Prefixed, Prefixes
+
+MOST_SEEN: Final = 4000
+"""Observations kept of one log; later ones are counted only."""
+MOST_ALIKE: Final = 8
+"""Observations kept per stream and pattern."""
+MOST_STREAMS: Final = 20_000
+_STRUCTURE: Final = ("traceback (most recent", 'file "', "error", "exception", "interrupt", "died", "restart", "resum", "requeu", "exitcode")
+"""What lines hold that matter to the parser or to the course of the job, whatever the patterns say; lower case."""
+_PROGRESS_WORDS: Final = ("step", "iter", "epoch", "batch", "%|")
+_REMEMBERED: Final = 20_000
+_DIGITS: Final = str.maketrans("", "", "0123456789")
+_BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank (?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
+_PROGRESS: Final = re.compile(
+    r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
+)
+_RESTART: Final = re.compile(
+    r"(?i)restart(?:ing|ed)? (?:the )?(?:worker group|workers|training|attempt|job|run)|(?:attempt|restart)[ #:=]{1,3}\d{1,5} (?:of|/|start)|"
+    r"\bstart(?:ing)? attempt|resuming (?:training )?from (?:checkpoint|step|iteration)|\d{1,5} restarts? left|requeu(?:ed|eing)|will restart worker group"
+)
+_TABLE: Final = re.compile(
+    r"\s{0,8}(?P<key>rank|exitcode|host|time|traceback|error_file)\s{0,12}: (?P<value>[^\n]{0,300})"
+)
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """One thing a log says."""
+
+    reading: TextReading
+    text: str
+    """The line, or `Type: message` of an exception."""
+    line: int
+    """Where it begins."""
+    last_line: int
+    """Where it is named."""
+    order: int
+    rank: int | None = None
+    node: str = ""
+    stream: str = ""
+    time_ns: int | None = None
+    crash: Crash | None = None
+    count: int = 1
+    attempt: int = 0
+    """How often the job had begun again before this line."""
+    level: str = ""
+    """W for warnings of glog-style lines, else empty."""
+
+    @property
+    def ended(self) -> bool:
+        """An exception that nothing says was ignored."""
+        return self.crash is not None and not self.crash.ignored
+
+
+class LogSummary(msgspec.Struct, kw_only=True):
+    """What one log says."""
+
+    source: str
+    rank: int | None = None
+    """Of the file itself, by its name."""
+    seen: list[Seen] = []
+    ranks: list[int] = []
+    """Ranks that any line names as its speaker."""
+    lines: int = 0
+    timed: bool = False
+    """Lines carry times that compare between files."""
+    kernel: bool = False
+    """It holds kernel lines."""
+    dropped: int = 0
+    """Telling lines beyond what is kept."""
+    attempts: int = 1
+    recovered: dict[int, int] = {}
+    """Order of an observation -> line of the progress that followed it."""
+
+
+class LogReader:
+    """Push reader: `feed` each line, then `close`."""
+
+    def __init__(self, reader: TextReader, source: str, *, rank: int | None = None, labelled: bool = False) -> None:
+        self._reader = reader
+        self._prefixes = Prefixes(labelled)
+        self._summary = LogSummary(source=source, rank=rank)
+        self._parsers: dict[str, CrashParser] = {}
+        self._where: dict[str, Prefixed] = {}
+        self._kept: dict[tuple[str, str], int] = {}
+        self._alike: dict[tuple[str, str], Seen] = {}
+        self._silent: set[str] = set()
+        self._ranks: set[int] = set()
+        self._time: int | None = None
+        self._attempt = 0
+        self._busy = 0
+        self._failed_at: int | None = None
+        self._progress: list[int] = []
+        self._table: dict[str, str] = {}
+
+    def feed(self, raw: str, number: int) -> None:
+        """Take one line, without its line end."""
+        self._summary.lines = number
+        lowered = raw.lower()
+        if not self._busy and not any(word in lowered for word in _STRUCTURE) and not self._reader.matcher.may_match(lowered):
+            if self._failed_at is not None:
+                self._after_failure(raw, number)
+            return
+        line = self._prefixes.split(raw)
+        stream = self._stream(line)
+        if line.time_ns is not None:
+            self._time = line.time_ns
+            self._summary.timed = self._summary.timed or line.time_ns > 10**17
+        self._body(line, line.body, stream, number)
+        for more in line.more:
+            self._body(line, more, stream, number)
+        if line.more:
+            self._end(stream)
+
+    def close(self) -> LogSummary:
+        """The log is over."""
+        for stream in list(self._parsers):
+            self._end(stream)
+        self._summary.seen.sort(key=lambda seen: (seen.line, seen.order))
+        self._summary.ranks = sorted(self._ranks)
+        self._summary.attempts = self._attempt + 1
+        return self._summary
+
+    def _stream(self, line: Prefixed) -> str:
+        if line.rank is not None:
+            self._ranks.add(line.rank)
+        name = f"r{line.rank}" if line.rank is not None else line.process
+        if name not in self._where and len(self._where) >= MOST_STREAMS:
+            return ""
+        self._where[name] = line
+        return name
+
+    def _body(self, line: Prefixed, body: str, stream: str, number: int) -> None:
+        parser = self._parsers.get(stream)
+        if parser is None:
+            parser = self._parsers[stream] = CrashParser()
+        was = parser.busy
+        for crash in parser.feed(body, number):
+            self._crash(crash, line, stream)
+        if parser.busy != was:
+            self._busy += 1 if parser.busy else -1
+        if parser.reading:
+            return
+        self._line(line, body, stream, number)
+
+    def _end(self, stream: str) -> None:
+        parser = self._parsers.pop(stream, None)
+        if parser is None:
+            return
+        if parser.busy:
+            self._busy -= 1
+        for crash in parser.close():
+            self._crash(crash, self._where.get(stream) or Prefixed(body=""), stream)
+
+    def _crash(self, crash: Crash, line: Prefixed, stream: str) -> None:
+        reading = self._reader.exception(crash.type, crash.message, frames=crash.frames, chain=crash.chain)
+        text = f"{crash.type}: {crash.message}" if crash.message else crash.type
+        self._keep(reading, text, crash.first_line, crash.last_line, line, stream, crash, reading.fingerprint.id)
+        if reading.symptom and not crash.ignored:
+            self._failed_at, self._progress = crash.last_line, []
+
+    def _line(self, line: Prefixed, body: str, stream: str, number: int) -> None:
+        if not body or HEADER in body:
+            return
+        if (row := _TABLE.match(body)) is not None:
+            self._row(row, line, number)
+        key = body.translate(_DIGITS)
+        if key in self._silent:
+            if self._failed_at is not None:
+                self._after_failure(body, number)
+            return
+        if _RESTART.search(body) is not None:
+            self._again(number)
+        reading = self._reader.line(body)
+        if not reading.pattern:
+            if len(self._silent) < _REMEMBERED:
+                self._silent.add(key)
+            if self._failed_at is not None:
+                self._after_failure(body, number)
+            return
+        if "kernel" in body or "NVRM" in body or reading.pattern in ("xid", "sxid", "kernel-oom-kill"):
+            self._summary.kernel = True
+        self._keep(reading, body, number, number, line, stream, None, reading.pattern)
+        if reading.symptom and reading.role == "initiating":
+            self._failed_at, self._progress = number, []
+
+    def _keep(
+        self, reading: TextReading, text: str, first: int, last: int, line: Prefixed, stream: str, crash: Crash | None, alike: str
+    ) -> None:
+        rank = line.rank
+        if (said := reading.facts.get("rank")) and said.isdecimal():
+            rank = int(said)
+        elif rank is None and crash is None and (found := _BODY_RANK.search(text[:2000])) is not None:
+            rank = int(found["rank"] or found["on"])
+        if rank is not None:
+            self._ranks.add(rank)
+        key = (f"r{rank}" if rank is not None else stream, f"{self._attempt}:{alike}")
+        count = self._kept.get(key, 0) + 1
+        self._kept[key] = count
+        if count > 1 and key in self._alike:
+            self._alike[key].count += 1
+            if crash is not None or count > MOST_ALIKE:
+                self._summary.dropped += crash is None
+                return
+        if len(self._summary.seen) >= MOST_SEEN:
+            self._summary.dropped += 1
+            return
+        seen = Seen(
+            reading=reading,
+            text=text[:4000],
+            line=first,
+            last_line=last,
+            order=len(self._summary.seen),
+            rank=rank,
+            node=reading.facts.get("node", line.node),
+            stream=stream,
+            time_ns=line.time_ns if line.time_ns is not None else self._time,
+            crash=crash,
+            attempt=self._attempt,
+        )
+        self._alike.setdefault(key, seen)
+        self._summary.seen.append(seen)
+
+    def _row(self, row: "re.Match[str]", line: Prefixed, number: int) -> None:
+        """A row of torchrun's table of failed workers."""
+        key, value = row["key"], row["value"].strip()
+        self._table[key] = value
+        if key == "exitcode" and (rank := re.match(r"\d{1,6}", self._table.get("rank", ""))) is not None:
+            code = re.match(r"-?\d{1,5}", value)
+            if code is None:
+                return
+            pid = re.search(r"pid: (\d{1,9})", value)
+            facts = {"exit": code[0], "rank": rank[0], "pid": pid[1] if pid else ""}
+            reading = self._reader.exit(int(code[0]), facts)
+            placed = Prefixed(body="", rank=int(rank[0]), node=self._table.get("host", ""), time_ns=line.time_ns)
+            text = f"rank {rank[0]} ended with exit code {code[0]}"
+            self._keep(reading, text, number, number, placed, f"r{rank[0]}", None, "exit")
+
+    def _again(self, number: int) -> None:
+        """The job begins again: what follows is another attempt."""
+        if self._summary.seen and self._failed_at is not None and number > self._failed_at:
+            for stream in list(self._parsers):
+                self._end(stream)
+            self._attempt += 1
+            self._failed_at = None
+
+    def _after_failure(self, text: str, number: int) -> None:
+        """Training that goes on after an error: the error was survived, or the job was started again."""
+        lowered = text[:1000].lower()
+        if not any(word in lowered for word in _PROGRESS_WORDS) or self._failed_at is None or number <= self._failed_at:
+            return
+        found = _PROGRESS.search(lowered)
+        if found is None:
+            return
+        self._progress.append(int(found["named"] or found["bar"]))
+        if len(self._progress) >= 3 and self._progress[-1] > self._progress[-3]:
+            for seen in self._summary.seen:
+                if seen.attempt == self._attempt:
+                    self._summary.recovered.setdefault(seen.order, number)
+            self._attempt += 1
+            self._failed_at = None
+
+
+def leading(role: model.Role) -> int:
+    """Order of roles when one text shows several: own faults before reactions before teardown."""
+    return {"initiating": 0, "unknown": 1, "waiting": 2, "cascade": 3, "teardown": 4}[role]

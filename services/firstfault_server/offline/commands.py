@@ -1,0 +1,62 @@
+"""Command lines of the offline tools; `cli` mounts them. Imports stay lean: `explain` is called once per failed job."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firstfault_server.offline.explain import document, explain
+from firstfault_server.tables import load_tables
+
+DONE: Final = 0
+FOUND: Final = 1
+USAGE: Final = 2
+
+
+def explain_main(argv: Sequence[str]) -> int:
+    """`firstfault explain FILE…`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="firstfault explain", description="Say what failed first in the logs of one job.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a log of the job, or one per rank; - reads standard input")
+    _output(parser)
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 when a failure was found")
+    options = _parsed(parser, argv)
+    if isinstance(options, int):
+        return options
+    incidents, errors = explain(options.files, load_tables())
+    for error in errors:
+        print(f"firstfault explain: {error}", file=sys.stderr)
+    if errors and len(errors) == len(options.files):
+        return USAGE
+    made = document(incidents)
+    form = options.output or ("table" if sys.stdout.isatty() else "json")
+    if form == "table":
+        from firstfault_server.offline.report import print_report
+
+        print_report(incidents)
+    elif form == "jsonl":
+        _write(made["incidents"], lines=True)
+    else:
+        _write(made)
+    if errors:
+        return USAGE
+    return FOUND if options.exit_code and incidents else DONE
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("table", "json", "jsonl"), help="table on a terminal, json otherwise")
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace | int:
+    try:
+        return parser.parse_args(list(argv))
+    except SystemExit as stop:
+        return int(stop.code or 0) if isinstance(stop.code, int) or stop.code is None else USAGE
+
+
+def _write(made: Any, lines: bool = False) -> None:
+    items = made if lines else [made]
+    for item in items:
+        sys.stdout.buffer.write(msgspec.json.encode(item) + b"\n")
+    sys.stdout.buffer.flush()
