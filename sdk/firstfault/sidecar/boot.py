@@ -4,7 +4,11 @@ Imports as little as possible before the fork, since the training process waits 
 """
 
 import os
+import signal
 import sys
+
+# Who stops the job stops every process of it; the sidecar reports first and ends by itself.
+_IGNORED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP")
 
 
 def _become_sidecar(pid: int, pidfd: int) -> None:
@@ -34,6 +38,8 @@ def _become_sidecar(pid: int, pidfd: int) -> None:
 def main() -> None:
     """`boot.py PID`: watch process PID, which must be the parent; the hand-over comes on standard input as one line."""
     pid = int(sys.argv[1])
+    for name in _IGNORED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     # While the parent waits for this process its id cannot be given to another one.
     try:
         pidfd = os.pidfd_open(pid)

@@ -90,6 +90,9 @@ def ending_of(evidence: Evidence) -> Ending:
     if beacon is None or said is Exit.RUNNING:
         return _silent(evidence)
     name = FINISHED if said is Exit.FINISHED else FAILED
+    stopped = _stop_by_itself(evidence, beacon) if said is Exit.FAILED else None
+    if stopped is not None:
+        return stopped
     if status is None:
         return Ending(
             state=name,
@@ -119,6 +122,18 @@ def ending_of(evidence: Evidence) -> Ending:
         source=late.source,
         reason=f"{late.reason}, after it said that it had finished",
     )
+
+
+def _stop_by_itself(evidence: Evidence, beacon: Reading) -> Ending | None:
+    """The end of a process that caught a stop signal and left with the status that says so: 128 and its number."""
+    number = (beacon.exit_code or 0) - 128
+    if number not in _STOP_SIGNALS:
+        return None
+    state, reason = _by_signal(number, evidence, scheduler_words(evidence.lines))
+    code = None if evidence.status is None else evidence.status.code
+    source = "sidecar" if evidence.status is None else evidence.status.source
+    known = beacon.exit_sent and state == CANCELLED
+    return Ending(state=state, code=code, signal=number, source=source, reason=beacon.reason or reason, known_already=known)
 
 
 def _silent(evidence: Evidence) -> Ending:

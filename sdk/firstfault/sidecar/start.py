@@ -16,6 +16,7 @@ from pathlib import Path
 
 from firstfault._sidecar_config import SidecarConfig
 from firstfault.redact import secrets_of
+from firstfault.sidecar.launched import LaunchDir
 
 _BOOT = Path(__file__).with_name("boot.py")
 _START_TIMEOUT_S = 5.0
@@ -95,6 +96,9 @@ def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = Non
     if not sys.executable or not Path(sys.executable).is_file():
         raise FileNotFoundError("no Python interpreter is known to start the sidecar with")
     stderr = stderr_source()
+    launched = LaunchDir(environ["FIRSTFAULT_LAUNCH_DIR"]) if environ.get("FIRSTFAULT_LAUNCH_DIR") else None
+    if launched is not None:
+        launched.mark(config.pid)
     try:
         handover = Handover(
             config=config,
@@ -105,6 +109,10 @@ def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = Non
             debug_log=environ.get("FIRSTFAULT_SIDECAR_LOG", ""),
         )
         _spawn(handover, [fd for fd in (config.beacon_fd, stderr.fd) if fd >= 0], environ)
+    except BaseException:
+        if launched is not None:
+            launched.unmark(config.pid)
+        raise
     finally:
         if stderr.fd >= 0:
             os.close(stderr.fd)

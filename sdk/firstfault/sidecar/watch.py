@@ -3,7 +3,7 @@
 import signal
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,22 @@ _QUIET_S = 0.2
 _DELIVERY_S = 5.0
 """With `_LAST_WORDS_S` this ends the sidecar within ten seconds of its process."""
 _SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}
-_ENDED_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE")
 
 
 def watch(handover: Handover, pid: int, pidfd: int) -> None:
     """Watch process `pid` until it ends, report, return. Errors go to the debug log of the hand-over, if there is one."""
-    # Who stops the job stops every process of it; this one reports first and ends by itself.
-    for name in _ENDED_SIGNALS:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    launched = LaunchDir(handover.launch_dir) if handover.launch_dir else None
     try:
-        Sidecar(handover, WatchedProcess(pid, pidfd)).run()
+        Sidecar(handover, WatchedProcess(pid, pidfd), launched).run()
     except Exception:
         _note(handover.debug_log)
+    finally:
+        if launched is not None:
+            launched.unmark(pid)
 
 
 def _note(debug_log: str) -> None:
+    """Keep the present exception for people; the sidecar has no other place to say it."""
     if debug_log:
         with Path(debug_log).open("a", encoding="utf-8") as log:
             log.write(traceback.format_exc())
@@ -53,16 +54,14 @@ def _note(debug_log: str) -> None:
 class Sidecar:
     """One watched process and what is known of it."""
 
-    def __init__(self, handover: Handover, process: WatchedProcess) -> None:
+    def __init__(self, handover: Handover, process: WatchedProcess, launched: LaunchDir | None) -> None:
         """Opens what has to be open before the process ends. Raises ValueError for an unusable endpoint."""
         config = handover.config
         self._handover = handover
         self._config = config
         self._process = process
         self._redactor = Redactor(handover.secrets)
-        self._launched = LaunchDir(handover.launch_dir) if handover.launch_dir else None
-        if self._launched is not None:
-            self._launched.mark(config.pid)
+        self._launched = launched
         self._sender = Sender(config.endpoint, config.headers, config.resource)
         self._beacon = _open_beacon(config.beacon_fd, config.beacon_path)
         self._kernel = KernelEvidence(config.pid)
@@ -76,19 +75,25 @@ class Sidecar:
         while True:
             now = time.monotonic()
             if now >= beat_at:
-                self._sender.heartbeat([self._heartbeat()])
+                self._guard(self._beat)
                 beat_at = now + self._config.heartbeat_interval_s
             ended = self._process.wait(min(_TICK_S, beat_at - now))
             if ended:
                 break
-            self._send_lines()
-        died_ns = time.time_ns()
+            self._guard(self._send_lines)
+        self._report(time.time_ns())
+        self._deliver()
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """An error in one beat or line must not cost the exit record: note it, count it, go on."""
         try:
-            self._report(died_ns)
-            self._deliver()
-        finally:
-            if self._launched is not None:
-                self._launched.unmark(self._config.pid)
+            act()
+        except Exception:
+            self._sender.dropped["sidecar_error"] += 1
+            _note(self._handover.debug_log)
+
+    def _beat(self) -> None:
+        self._sender.heartbeat([self._heartbeat()])
 
     def _heartbeat(self) -> dict[str, Any]:
         reading = self._read_beacon()
@@ -142,7 +147,7 @@ class Sidecar:
         deadline = time.monotonic() + _LAST_WORDS_S
         quiet_at = time.monotonic() + _QUIET_S
         while True:
-            self._send_lines()
+            self._guard(self._send_lines)
             status = self._status()
             now = time.monotonic()
             if now >= deadline or (now >= quiet_at and (status is not None or self._explained())):
