@@ -20,10 +20,6 @@ from firstfault.redact import Redactor
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 INFO, WARNING, ERROR, FATAL = 9, 13, 17, 21
 """OpenTelemetry severity numbers."""
-EXIT_BUDGET_S = 1.5
-"""Longest time the end of the process waits for delivery; the contract allows 2 s."""
-FAILING_BUDGET_S = 0.5
-"""The same when the service did not answer before."""
 _ITEMS_LIMIT = 100
 
 
@@ -203,13 +199,9 @@ class Client:
         self._add(time.time_ns(), c.EXIT, INFO if state == "finished" else FATAL, attributes)
         self.exporter.wake()
 
-    def budget_s(self) -> float:
-        """How long the end of the process may wait for delivery."""
-        return FAILING_BUDGET_S if self.exporter.failing else EXIT_BUDGET_S
-
-    def stop(self, timeout_s: float) -> bool:
-        """Deliver within the time, keep the rest, and tell the sidecar what is left for it to say."""
-        delivered = self.exporter.stop(timeout_s)
+    def stop(self) -> bool:
+        """Deliver what the time at the end allows, keep the rest, and tell the sidecar what is left for it to say."""
+        delivered = self.exporter.stop()
         if self.beacon is not None and self.exporter.exit_delivered:
             self.beacon.exit_sent()
         return delivered

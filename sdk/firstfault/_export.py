@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 QUEUE_BYTES = 16 * 1024 * 1024
 """Encoded requests kept in memory while the service does not answer."""
 _REQUEST_TIMEOUT_S = 10.0
-_LOADING_LIMIT_S = 0.8
-"""Longest time the end of the process waits for an import that is under way."""
+EXIT_BUDGET_S, FAILING_BUDGET_S = 1.5, 0.5
+"""Longest time the end of the process waits for delivery in all; the second when the service did not answer before. The
+contract allows 2 s."""
 _IN_ORDER = 4
 """A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -88,6 +89,7 @@ class Exporter:
         self._abandoned = False
         self._exit_delivered = False
         self._loaded = threading.Event()
+        self._end: float | None = None
         self._pid = os.getpid()
         self.loading = threading.Lock()
         """Held while modules are imported: a fork in the middle would leave the child with module locks nobody releases."""
@@ -118,7 +120,7 @@ class Exporter:
 
     def _await_loaded(self) -> None:
         if os.getpid() == self._pid and self._thread is not None and self._thread.is_alive():
-            self._loaded.wait(_LOADING_LIMIT_S)
+            self._loaded.wait(self.time_left())
 
     def wake(self) -> None:
         """Send soon."""
@@ -133,10 +135,17 @@ class Exporter:
         self._wake.set()
         return waiting.done.wait(timeout_s) and waiting.delivered
 
-    def stop(self, timeout_s: float) -> bool:
-        """Flush, end the thread, keep on disk what is left. True when everything was delivered."""
+    def time_left(self) -> float:
+        """Seconds that the end of the process may still wait; the first call starts the clock."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + (FAILING_BUDGET_S if self.failing else EXIT_BUDGET_S)
+        return max(self._end - now, 0.0)
+
+    def stop(self) -> bool:
+        """Flush in the time left, end the thread, keep on disk what remains. True when everything was delivered."""
         self._stopping = True
-        delivered = self.flush(timeout_s)
+        delivered = self.flush(self.time_left())
         if not delivered:
             self._keep_rest()
         return delivered

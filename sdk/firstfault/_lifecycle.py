@@ -1,5 +1,6 @@
 """When reporting begins and ends in this process: `init`, hooks, forks, the last seconds. One object per interpreter."""
 
+import importlib
 import os
 import sys
 import threading
@@ -36,6 +37,7 @@ class Lifecycle:
         """In a forked child: the parent's client, kept but never used to send."""
         self._status = exits.ExitStatus()
         self._removers: list[Callable[[], None]] = []
+        self._interrupted = False
         self._fork_watched = False
         self._fork_holds = False
 
@@ -77,6 +79,9 @@ class Lifecycle:
             self._removers = [uncaught.install(self), exits.install(self._status, self._last_step, self.at_exit), processes.install(self)]
         if not self._fork_watched and hasattr(os, "register_at_fork"):
             self._fork_watched = True
+            # Its hook takes the lock that our thread needs while it imports OpenTelemetry, and hooks run last come, first served:
+            # registered after it, ours waits for the thread before that lock is taken. The same holds for `logging` in it.
+            importlib.import_module("concurrent.futures.thread")
             os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
 
     def _last_step(self) -> int | None:
@@ -104,6 +109,10 @@ class Lifecycle:
     @guarded(None)
     def _in_child(self) -> None:
         """Stay quiet: what is queued is the parent's to send, and its thread does not exist here."""
+        if self.client is not None and not self._fork_holds:
+            # Some other hook kept the thread from ending its import. Its modules will stay half made here: never touch them.
+            LOSSES.count("forked_while_loading")
+            self.client = self._inherited = None
         self._fork_holds = False
         self._inherited = self.client or self._inherited
         self.client = None
@@ -137,13 +146,14 @@ class Lifecycle:
             return
         client.exception(error, "excepthook", fatal=True, thread=threading.current_thread().name)
         self._write_elastic(error)
-        if isinstance(error, KeyboardInterrupt):
+        self._interrupted = isinstance(error, KeyboardInterrupt)
+        if self._interrupted:
             client.ends("cancelled", _INTERRUPTED, "excepthook", "KeyboardInterrupt", signal_number=2)
         else:
             client.ends("failed", 1, "excepthook", _one_line(error))
         if not prior_is_default:
             # It may end the process at once, as MPI's abort hooks do.
-            client.exporter.flush(client.budget_s())
+            client.exporter.flush(client.exporter.time_left())
 
     @guarded(None)
     def _write_elastic(self, error: BaseException) -> None:
@@ -171,7 +181,7 @@ class Lifecycle:
         client = self.client
         if client is not None:
             client.ends("finished" if code == 0 else "failed", code, "atexit", "" if code == 0 else f"exit status {code}")
-            client.stop(client.budget_s())
+            client.stop()
 
     @guarded(None)
     def at_exit(self) -> None:
@@ -181,7 +191,9 @@ class Lifecycle:
             return
         if not client.ended:
             self._find_reason(client)
-        client.stop(client.budget_s())
+        client.stop()
+        if self._interrupted:
+            exits.restore_death_by_interrupt()
 
     def _find_reason(self, client: Client) -> None:
         # Set by the interpreter before any hook, so that a hook that replaced ours hides nothing.
@@ -243,7 +255,7 @@ class Lifecycle:
         if client is None:
             return
         client.ends("finished", None, "atexit", "shutdown")
-        client.stop(client.budget_s())
+        client.stop()
         for remove in reversed(self._removers):
             remove()
         self._removers = []

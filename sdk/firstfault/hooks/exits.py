@@ -5,6 +5,7 @@ what it was given. `raise SystemExit(3)` stays unseen here; the beacon's STATUS 
 """
 
 import atexit
+import contextlib
 import functools
 import sys
 import threading
@@ -67,3 +68,13 @@ def install(status: ExitStatus, last_step: Callable[[], int | None], at_exit: Ca
         atexit.unregister(at_exit)
 
     return remove
+
+
+def restore_death_by_interrupt() -> None:
+    """Make the interpreter die of SIGINT again after an uncaught KeyboardInterrupt, so that a shell sees what happened.
+
+    CPython keeps a flag for this, set where a KeyboardInterrupt leaves executed source and cleared by the next `exec` of a
+    string. Imports while the process ends do that (dataclasses are made so); raising it once more sets the flag again.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
