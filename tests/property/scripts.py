@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -91,9 +92,9 @@ class Script:
         series.append(model.Series(metric=names.STEP, times_ns=[time_ns], values=[float(step)]))
         self.send(when, self.identity(rank), series=series)
 
-    def log(self, when: float, rank: int, event: str, sender: str = "sdk", severity: int = 9, body: str = "", **attributes: object) -> None:
+    def log(self, when: float, rank: int, event: str, sender: str = "sdk", severity: int = 9, body: str = "", **attributes: Any) -> None:
         """One log record; attribute names as in the conventions' constants."""
-        named: dict[str, model.Attribute] = {getattr(names, key): value for key, value in attributes.items()}  # type: ignore[misc]
+        named: dict[str, model.Attribute] = {getattr(names, key): value for key, value in attributes.items()}
         record = model.LogRecord(time_ns=at(when), event_name=event, severity=severity, body=body, attributes=named)
         self.send(when, self.identity(rank), logs=[record], sender=sender)
 
@@ -133,7 +134,7 @@ class Script:
         tail: Sequence[str] = (),
     ) -> None:
         """An exit record."""
-        attributes: dict[str, object] = {"EXIT_STATE": state, "EXIT_SOURCE": source}
+        attributes: dict[str, Any] = {"EXIT_STATE": state, "EXIT_SOURCE": source}
         if code is not None:
             attributes["EXIT_CODE"] = code
         if signal is not None:
@@ -142,10 +143,10 @@ class Script:
             attributes["STDERR_TAIL"] = list(tail)
         self.log(when, rank, names.EXIT, sender="sidecar" if source == "sidecar" else "sdk", **attributes)
 
-    def kernel(self, when: float, node: str, event: str, body: str, **attributes: object) -> None:
+    def kernel(self, when: float, node: str, event: str, body: str, **attributes: Any) -> None:
         """A record of the node's agent."""
         agent = model.Identity(tenant="ops", process=f"agent-{node}", run="", role="node_agent", node=node, cluster="c1")
-        named: dict[str, model.Attribute] = {getattr(names, key): value for key, value in attributes.items()}  # type: ignore[misc]
+        named: dict[str, model.Attribute] = {getattr(names, key): value for key, value in attributes.items()}
         record = model.LogRecord(time_ns=at(when), event_name=event, severity=17, body=body, attributes=named)
         self.send(when, agent, logs=[record], sender="agent")
 

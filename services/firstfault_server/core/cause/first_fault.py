@@ -75,6 +75,8 @@ def _own(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Thresh
         return None
     first = owns[0]
     same = [own for own in owns if own.error == first.error]
+    if first.fault.kind == "silence":
+        same = [own for own in same if own.time_ns - first.time_ns <= nanoseconds(limits.together_s)]
     speakers = {own.index for own in same}
     known = [i for i, seen in enumerate(ranks) if not seen.never_seen]
     candidates = [rank for own in same if (rank := ranks[own.index].rank) is not None]

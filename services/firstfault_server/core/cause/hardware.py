@@ -43,7 +43,9 @@ def _concerned(fact: NodeFact, ranks: Sequence[RankObservation], parts: Sequence
         return [i for i in own if ranks[i].ended or ranks[i].silent]
     mates = [i for i, seen in enumerate(ranks) if seen.node == fact.node]
     if fact.kind == "silent":
-        return [i for i in mates if ranks[i].silent]
+        # Several nodes out of sight at once are judged together: losing sight of them is likelier.
+        alone = all(seen.node == fact.node for seen in ranks if seen.silent)
+        return [i for i in mates if ranks[i].silent] if alone else []
     if fact.kind == "oom_kill":
         return [i for i in mates if _killed_near(parts[i], fact.time_ns, nanoseconds(limits.death_join_s))]
     if fact.gpu_uuid and (users := [i for i in mates if ranks[i].gpu_uuid == fact.gpu_uuid]):

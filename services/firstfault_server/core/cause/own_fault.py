@@ -98,7 +98,7 @@ def _worth(own: Own) -> tuple[bool, bool, float, int, int, str]:
 
 
 def _own(index: int, seen: RankObservation, fault: Fault, trust: int) -> Own:
-    error = (fault.fingerprint or fault.symptom, "" if fault.fingerprint else fault.exception_type)
+    error = (fault.fingerprint or fault.symptom, "" if fault.fingerprint else fault.exception_type or fault.kind)
     return Own(
         index=index,
         fault=fault,
