@@ -11,6 +11,7 @@ from firstfault_server.core.stages.protocol import Stage
 from firstfault_server.detect.keyed import KeyedStages, Output, dead_letter, tenant_of
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.ports import AggregateStore, Checkpoint, Commit, ContextStore, Log, LogEntry, StoreUnavailable
+from firstfault_server.wire.identity import Identities
 from firstfault_server.wire.otlp import Unreadable, decode
 
 READ_BYTES: Final = 1 << 20
@@ -56,6 +57,7 @@ class EmbeddedHost:
         self._trim = trim or log.prune
         self._stage_names = list(stages)
         self._stages = KeyedStages(stages)
+        self._identities = Identities()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="detect", daemon=True)
         self._problem: str | None = "detection has not started"
@@ -142,7 +144,7 @@ class EmbeddedHost:
         if entry.signal == "clock":
             return
         try:
-            batches = decode(entry, position)
+            batches = decode(entry, position, self._identities)
         except Unreadable as error:
             self._bury(position, entry, str(error))
             return

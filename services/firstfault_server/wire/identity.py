@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from firstfault import conventions as names
 from firstfault_server.core.model import Attribute, Identity
-from firstfault_server.wire.attributes import moment, string, strings, whole_number
+from firstfault_server.wire.attributes import Budget, attributes, moment, string, strings, whole_number
 
 LONGEST_NAME: Final = 256
 """Characters of an id; a longer one is replaced by its hash."""
@@ -69,6 +70,24 @@ def identity(tenant: str, process: str, resource: Mapping[str, Attribute]) -> Id
         service=string(found.get(names.SERVICE)),
         started_ns=moment(found.get(names.STARTED)),
     )
+
+
+class Identities:
+    """Identities by the bytes of their resource, so that each is read once; bounded, forgotten all at once when full."""
+
+    def __init__(self, most: int = 20_000) -> None:
+        self._most = most
+        self._known: dict[tuple[str, str, bytes], Identity] = {}
+
+    def of(self, tenant: str, process: str, resource: Resource) -> Identity:
+        """The identity of a resource."""
+        key = (tenant, process, resource.SerializeToString())
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            found = self._known[key] = identity(tenant, process, attributes(resource.attributes, Budget()))
+        return found
 
 
 def _hash(parts: Iterable[bytes]) -> str:

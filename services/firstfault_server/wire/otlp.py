@@ -15,7 +15,7 @@ from firstfault_server.core.model import Batch, Identity
 from firstfault_server.ports import LogEntry, Signal
 from firstfault_server.wire import otlp_json
 from firstfault_server.wire.attributes import Budget, attributes, reserved, string, whole_number
-from firstfault_server.wire.identity import bounded, identity, process_key
+from firstfault_server.wire.identity import Identities, bounded, process_key
 from firstfault_server.wire.mend import mend
 from firstfault_server.wire.points import clamp, join_steps, series_of
 from firstfault_server.wire.records import event_name, from_log, from_span
@@ -96,8 +96,11 @@ def split(signal: Signal, body: bytes, *, json: bool = False, node_records: bool
     return Split(parts=parts, rejected=rejected)
 
 
-def decode(entry: LogEntry, position: str) -> list[Batch]:
-    """Batches of a log entry: one per run that the process names and batch number. Clock records give none. Raises Unreadable."""
+def decode(entry: LogEntry, position: str, known: Identities | None = None) -> list[Batch]:
+    """Batches of a log entry: one per run that the process names and batch number. Clock records give none. Raises Unreadable.
+
+    `known` keeps identities over calls: a process sends the same resource every time.
+    """
     shape = SHAPES.get(entry.signal)
     if shape is None:
         return []
@@ -105,9 +108,10 @@ def decode(entry: LogEntry, position: str) -> list[Batch]:
         request = shape.request.FromString(entry.body)
     except DecodeError as error:
         raise Unreadable(f"not an OTLP {entry.signal} request: {error}") from error
+    known = known if known is not None else Identities()
     found: dict[tuple[Identity | str, str, int | None], Batch] = {}
     for resource in getattr(request, shape.resources):
-        speaker = identity(entry.tenant, entry.process, attributes(resource.resource.attributes, Budget()))
+        speaker = known.of(entry.tenant, entry.process, resource.resource)
         for scope in getattr(resource, shape.scopes):
             sender, sequence = _numbered(scope.scope.attributes)
             # A number names one batch of a run, however many resources it came in: two would look like a repetition.

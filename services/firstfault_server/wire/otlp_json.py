@@ -19,7 +19,9 @@ from firstfault import conventions as names
 from firstfault_server.wire.json_values import Misfit, Reader, flag, identifier, nanoseconds, real, whole
 from firstfault_server.wire.unreadable import Unreadable
 
-_POINT: Final = struct.Struct("<HBQBd")
+# A point of 18 bytes behind its head: time (field 3, fixed64) and value (field 4, double, or field 6, sfixed64).
+_DOUBLE: Final = struct.Struct("<HBQBd")
+_INTEGER: Final = struct.Struct("<HBQBq")
 _KINDS: Final = ("gauge", "sum", "histogram", "exponentialHistogram", "summary")
 _SEVERITY_PREFIX: Final = "SEVERITY_NUMBER_"
 _SEVERITIES: Final = {"TRACE": 1, "DEBUG": 5, "INFO": 9, "WARN": 13, "ERROR": 17, "FATAL": 21}
@@ -105,17 +107,15 @@ def _metric(item: dict[str, Any], out: Any, reader: Reader, rejected: Counter[st
     if kind in ("gauge", "sum"):
         holder = out.gauge if kind == "gauge" else out.sum
         holder.SetInParent()
-        packed: list[bytes] = []
+        packed = _packed(points) if kind == "gauge" else None
+        if packed is not None:
+            holder.MergeFromString(packed)
+            return
         for point in points:
             try:
-                if kind == "gauge" and "asDouble" in point and not point.get("attributes"):
-                    packed.append(_POINT.pack(0x120A, 0x19, nanoseconds(point.get("timeUnixNano")), 0x21, real(point["asDouble"])))
-                else:
-                    _number_point(point, holder.data_points, reader)
+                _number_point(point, holder.data_points, reader)
             except Misfit as error:
                 rejected[str(error)] += 1
-        if packed:
-            holder.MergeFromString(b"".join(packed))
         return
     holder = getattr(out, "exponential_histogram" if kind == "exponentialHistogram" else kind)
     holder.SetInParent()
@@ -124,6 +124,23 @@ def _metric(item: dict[str, Any], out: Any, reader: Reader, rejected: Counter[st
             _distribution(point, holder.data_points, reader)
         except Misfit as error:
             rejected[str(error)] += 1
+
+
+def _packed(points: list[dict[str, Any]]) -> bytes | None:
+    """Points of a time and a number, nothing else, as the bytes of a gauge; None when one of them needs a closer look.
+
+    Most points are of this shape, and this is several times cheaper than filling a message object for each.
+    """
+    if not points or not all(len(point) == 2 for point in points):
+        return None
+    try:
+        if "asDouble" in points[0]:
+            pack = _DOUBLE.pack
+            return b"".join([pack(0x120A, 0x19, int(p["timeUnixNano"]), 0x21, p["asDouble"]) for p in points])
+        pack = _INTEGER.pack
+        return b"".join([pack(0x120A, 0x19, int(p["timeUnixNano"]), 0x31, int(p["asInt"])) for p in points])
+    except (KeyError, TypeError, ValueError, OverflowError, struct.error):
+        return None
 
 
 def _number_point(point: dict[str, Any], points: Any, reader: Reader) -> None:

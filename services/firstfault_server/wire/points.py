@@ -54,27 +54,45 @@ def series_of(metric: Metric) -> list[Series]:
 
 def join_steps(found: Sequence[Series]) -> None:
     """Give each series the steps that `train.step` of the same request says for equal timestamps."""
-    steps: dict[int, int] = {}
-    columns: list[Series] = []
-    for series in found:
-        if series.metric != names.STEP:
-            continue
-        own: list[int | None] = [whole_number(v) for v in series.values]
-        series.steps = own
-        columns.append(series)
-        for time, step in zip(series.times_ns, own, strict=True):
-            if step is not None and step >= steps.get(time, 0):
-                steps[time] = step
-    if not steps:
+    columns = [series for series in found if series.metric == names.STEP]
+    if not columns:
         return
-    single = columns[0] if len(columns) == 1 and len(steps) == len(columns[0].times_ns) else None
+    for series in columns:
+        series.steps = _whole(series.values)
+    single = columns[0] if len(columns) == 1 else None
+    steps: dict[int, int] | None = None
     for series in found:
         if series.steps is not None:
             continue
         if single is not None and series.times_ns == single.times_ns:
             series.steps = single.steps
-        elif any(t in steps for t in series.times_ns):
-            series.steps = [steps.get(t) for t in series.times_ns]
+            continue
+        if steps is None:
+            steps = _by_time(columns)
+        own = [steps.get(t) for t in series.times_ns]
+        if any(step is not None for step in own):
+            series.steps = own
+
+
+def _whole(values: list[float]) -> list[int | None]:
+    """Steps as whole numbers; None for what is none."""
+    try:
+        found: list[int | None] = list(map(int, values))
+    except (ValueError, OverflowError):
+        return [whole_number(v) for v in values]
+    if found == values and min(values) >= 0 and max(values) <= 1 << 53:
+        return found
+    return [whole_number(v) for v in values]
+
+
+def _by_time(columns: Sequence[Series]) -> dict[int, int]:
+    """Step by timestamp; the highest where several are given for one."""
+    found: dict[int, int] = {}
+    for series in columns:
+        for time, step in zip(series.times_ns, series.steps or (), strict=True):
+            if step is not None and step >= found.get(time, 0):
+                found[time] = step
+    return found
 
 
 def clamp(series: Series, window: Window) -> None:

@@ -99,7 +99,7 @@ def test_refusals_have_a_status_and_a_reason(tmp_path: Path, headers: dict[str, 
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    bomb = zstandard.compress(b"\0" * (1 << 30))
+    bomb = zstandard.compress(b"\0" * (64 << 20))
     with stand(tmp_path, Limits(plain_bytes=1 << 20)) as (_, client):
         assert client.post("/v1/metrics", content=bomb, headers={**PROTOBUF, "content-encoding": "zstd"}).status_code == 413
 
