@@ -9,8 +9,10 @@ import yaml
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow
 from firstfault_server.core.cause.codes import CodeTables
+from firstfault_server.core.cause.log_incidents import Tabled
 from firstfault_server.core.cause.patterns import PatternTable
 from firstfault_server.core.cause.text import TextReader
+from firstfault_server.core.grouping.similarity import FrameTable
 
 T = TypeVar("T")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,6 +30,12 @@ class Tables(msgspec.Struct, kw_only=True, frozen=True):
     patterns: PatternTable
     codes: CodeTables
     advice: tuple[AdviceRow, ...]
+    frames: FrameTable
+
+    @property
+    def judging(self) -> Tabled:
+        """What judging logs needs of them."""
+        return Tabled(taxonomy=self.taxonomy, codes=self.codes, advice=self.advice)
 
     def text_reader(self) -> TextReader:
         """A reader over these tables."""
@@ -45,6 +53,7 @@ def load_tables() -> Tables:
         patterns=_table("core/cause/patterns.yaml", PatternTable),
         codes=_table("core/cause/codes.yaml", CodeTables),
         advice=_table("core/cause/advice.yaml", _AdviceFile).advice,
+        frames=_table("core/grouping/idf.yaml", FrameTable),
     )
 
 

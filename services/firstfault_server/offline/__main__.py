@@ -2,9 +2,9 @@
 
 import sys
 
-from firstfault_server.offline.commands import explain_main
+from firstfault_server.offline.commands import explain_main, group_main
 
-COMMANDS = {"explain": explain_main}
+COMMANDS = {"explain": explain_main, "group": group_main}
 
 if __name__ == "__main__":
     name = sys.argv[1] if len(sys.argv) > 1 else ""

@@ -8,6 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from firstfault_server.offline.explain import document, explain
+from firstfault_server.offline.files import Unreadable
+from firstfault_server.offline.group import group_texts, read_pairs, read_texts
 from firstfault_server.tables import load_tables
 
 DONE: Final = 0
@@ -42,6 +44,33 @@ def explain_main(argv: Sequence[str]) -> int:
     if errors:
         return USAGE
     return FOUND if options.exit_code and incidents else DONE
+
+
+def group_main(argv: Sequence[str]) -> int:
+    """`firstfault group FILE…`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="firstfault group", description="Group crash texts: one bug, one group.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help='a crash text, or a .jsonl file with {"id", "text"} a line')
+    parser.add_argument("--pairs", metavar="FILE.jsonl", help='score just these pairs, {"a", "b"} a line')
+    _output(parser)
+    options = _parsed(parser, argv)
+    if isinstance(options, int):
+        return options
+    try:
+        pairs = read_pairs(options.pairs) if options.pairs else []
+        made = group_texts(read_texts(options.files), pairs, load_tables())
+    except Unreadable as error:
+        print(f"firstfault group: {error}", file=sys.stderr)
+        return USAGE
+    form = options.output or ("table" if sys.stdout.isatty() else "json")
+    if form == "table":
+        from firstfault_server.offline.report import print_groups
+
+        print_groups(made)
+    elif form == "jsonl":
+        _write(made["groups"], lines=True)
+    else:
+        _write(made)
+    return DONE
 
 
 def _output(parser: argparse.ArgumentParser) -> None:

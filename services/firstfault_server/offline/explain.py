@@ -5,7 +5,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from firstfault_server.core import model
-from firstfault_server.core.cause.log_incidents import Tabled, incidents_of
+from firstfault_server.core.cause.log_incidents import incidents_of
 from firstfault_server.core.cause.log_reader import LogReader, LogSummary
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.documents import incident_document
@@ -37,7 +37,7 @@ def explain(paths: Sequence[str], tables: Tables) -> tuple[list[model.Incident],
             logs.append(read_log(path, reader))
         except Unreadable as error:
             errors.append(str(error))
-    return incidents_of(logs, Tabled(taxonomy=tables.taxonomy, codes=tables.codes, advice=tables.advice)), errors
+    return incidents_of(logs, tables.judging), errors
 
 
 def document(incidents: Sequence[model.Incident]) -> dict[str, Any]:

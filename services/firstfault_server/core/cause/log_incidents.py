@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from firstfault.stack import Frame
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow, advice_for
 from firstfault_server.core.cause.codes import CodeTables
@@ -166,6 +167,10 @@ class _Case:
 
     def incident(self) -> model.Incident:
         """The incident of this attempt."""
+        return self._build(*self.judged())
+
+    def judged(self) -> tuple[Verdict, tuple[LogSummary, Seen] | None]:
+        """The verdict, and what stands for the failure."""
         observations = list(self._observed.values()) or [RankObservation(rank=None, process="job")]
         verdict = decide(observations, facts=self._facts, exceptions=self._exceptions)
         verdict = self._without_clocks(verdict)
@@ -173,7 +178,7 @@ class _Case:
         lead = self._by_id.get(lead_id) or self._any()
         if verdict.symptom == "unknown" and lead is not None and lead[1].reading.symptom:
             verdict.symptom = lead[1].reading.symptom
-        return self._build(verdict, lead)
+        return verdict, lead
 
     def _without_clocks(self, verdict: Verdict) -> Verdict:
         """Files without times have no order among each other: two ranks with faults of their own stay candidates."""
@@ -303,6 +308,27 @@ class _Case:
         if any(log.dropped for log in self._logs):
             absent.append(f"{sum(log.dropped for log in self._logs)} further lines like those shown")
         return absent
+
+
+def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, str, str, list[Frame]]:
+    """Symptom, type, message and frames of the failure to act on in one text; of a line, its pattern stands for the type.
+
+    Empty strings when the text holds no failure.
+    """
+    for attempt in sorted({seen.attempt for seen in log.seen}):
+        case = _Case([log], attempt, tables)
+        if not case.telling:
+            continue
+        verdict, lead = case.judged()
+        if lead is None:
+            continue
+        seen = lead[1]
+        if seen.crash is None:
+            return verdict.symptom, seen.reading.pattern, seen.text, []
+        told, link = _told(seen), seen.reading.link
+        chained = 0 < link <= len(seen.crash.chain) and bool(seen.crash.chain[link - 1].frames)
+        return verdict.symptom, told.type, told.message, seen.crash.chain[link - 1].frames if chained else seen.crash.frames
+    return "", "", "", []
 
 
 def _told(seen: Seen) -> model.ExceptionInfo:

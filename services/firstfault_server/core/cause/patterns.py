@@ -65,36 +65,9 @@ class PatternTable(msgspec.Struct, kw_only=True, frozen=True):
 
 _LETTERS = {code: " " for code in range(128) if not 97 <= code <= 122}
 _COMMON = frozenset(
-    [
-        "the",
-        "not",
-        "was",
-        "with",
-        "for",
-        "and",
-        "that",
-        "from",
-        "this",
-        "but",
-        "has",
-        "have",
-        "its",
-        "are",
-        "you",
-        "your",
-        "than",
-        "error",
-        "errors",
-        "failed",
-        "info",
-        "cuda",
-        "file",
-        "line",
-        "using",
-        "found",
-        "with",
-    ]
+    {"the", "not", "was", "with", "for", "and", "that", "from", "this", "has", "have", "your", "error", "errors", "failed", "info"}
 )
+"""Words that too many lines hold to tell anything."""
 
 
 class Hit(msgspec.Struct, kw_only=True, frozen=True):

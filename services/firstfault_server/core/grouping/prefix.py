@@ -23,7 +23,8 @@ _ACTOR: Final = re.compile(
 )
 _HOST_PID: Final = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,100}):(?P<pid>\d{3,9})\]\s?")
 _ISO: Final = re.compile(
-    r"[\[(]?(?P<date>\d{4}[-/]\d\d[-/]\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?:[.,:](?P<fraction>\d{1,9}))?\s?(?P<zone>Z|[+-]\d\d:?\d\d|UTC|GMT)?"
+    r"[\[(]?(?P<date>\d{4}[-/]\d\d[-/]\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?:[.,:](?P<fraction>\d{1,9}))?"
+    r"\s?(?P<zone>Z|[+-]\d\d:?\d\d|UTC|GMT)?"
     r"(?:\s(?:stdout|stderr)\s[FP](?=\s))?(?:[ ,](?:TP|PP|DP)\d{1,4})*[\])]?[\s:|,-]{0,4}"
 )
 _CLOCK: Final = re.compile(r"\[?(?P<clock>[0-2]\d:[0-5]\d:[0-5]\d)(?:[.,]\d{1,9})?\]?[\s:|-]{1,4}")

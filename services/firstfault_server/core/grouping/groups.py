@@ -1,0 +1,141 @@
+"""Groups of failures: one bug is one group, two bugs are two. A join is decided once, with its reason, and never undone.
+
+An exact join needs an equal stack hash (in-app frames or the whole stack) and the same symptom; otherwise the most alike
+representative of the same symptom must reach `JOIN`. Cost per failure is bounded: candidates come from an index of the rarest frames
+and words, whatever the number of groups.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from firstfault.stack import Frame
+from firstfault_server.core.grouping.fingerprint import joining_hashes, message_hash
+from firstfault_server.core.grouping.similarity import FrameTable, Trace, similarity, trace_of
+
+JOIN: Final = 0.6
+"""Least similarity that joins; chosen on labelled pairs by thread (docs/text.md)."""
+MOST_REPRESENTATIVES: Final = 4
+"""Differing members that stand for a group."""
+KEYS: Final = 6
+"""Rarest frames and words by which a failure is found again."""
+MOST_CANDIDATES: Final = 24
+"""Representatives compared at most."""
+LONGEST_LIST: Final = 256
+"""Groups kept under one key; a key that more groups share tells nothing."""
+
+
+class Failure(msgspec.Struct, kw_only=True, frozen=True):
+    """A failure as grouping sees it."""
+
+    symptom: str
+    hashes: tuple[str, ...]
+    """Stack hashes of which an equal one joins; empty without frames."""
+    message: str
+    """Hash of type and parameterised message."""
+    trace: Trace
+
+
+class Join(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a failure went and why."""
+
+    group: str
+    why: str
+    similarity: float = 1.0
+    new: bool = False
+
+
+class _Group(msgspec.Struct, kw_only=True):
+    id: str
+    representatives: list[Failure] = []
+
+
+def failure_of(
+    table: FrameTable, symptom: str, exception_type: str, message: str, frames: Sequence[Frame], advice_marks: tuple[str, ...] = ()
+) -> Failure:
+    """A failure from an exception (or, without frames, from a telling line with its pattern as type)."""
+    return Failure(
+        symptom=symptom,
+        hashes=joining_hashes(exception_type, frames),
+        message=message_hash(exception_type, message, advice_marks),
+        trace=trace_of(table, exception_type, message, frames, advice_marks),
+    )
+
+
+def alike(one: Failure, two: Failure) -> float:
+    """Similarity of two failures, 0 to 1; different symptoms count against it."""
+    value = similarity(one.trace, two.trace)
+    if set(one.hashes) & set(two.hashes):
+        value = max(value, (1 + value) / 2)
+    return value if one.symptom == two.symptom else 0.8 * value
+
+
+class Groups:
+    """Groups known so far. Not safe for use by several threads at once."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._exact: dict[tuple[str, str], str] = {}
+        self._found_by: dict[tuple[str, str], list[tuple[str, int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def join(self, failure: Failure) -> Join:
+        """Put a failure into the group it belongs to, or into a new one."""
+        for number, value in enumerate(failure.hashes):
+            known = self._exact.get((failure.symptom, value))
+            if known is not None:
+                self._remember(known, failure, exact=True)
+                return Join(group=known, why="same in-app frames" if number == 0 and len(failure.hashes) > 1 else "same stack")
+        if not failure.hashes:
+            known = self._exact.get((failure.symptom, failure.message))
+            if known is not None:
+                return Join(group=known, why="same message")
+        best, score = "", 0.0
+        for group, representative in self._candidates(failure):
+            value = similarity(failure.trace, representative.trace)
+            if value > score or (value == score and group < best):
+                best, score = group, value
+        if best and score >= JOIN:
+            self._remember(best, failure, exact=False)
+            return Join(group=best, why=f"alike: similarity {score:.2f}", similarity=score)
+        made = self._id(failure)
+        self._groups[made] = _Group(id=made)
+        self._remember(made, failure, exact=False)
+        return Join(group=made, why="first of its kind", new=True)
+
+    def _id(self, failure: Failure) -> str:
+        told = "\n".join((failure.symptom, *failure.hashes, failure.message))
+        made = hashlib.sha256(told.encode()).hexdigest()[:16]
+        return made if made not in self._groups else hashlib.sha256(f"{told}\n{len(self._groups)}".encode()).hexdigest()[:16]
+
+    def _remember(self, group: str, failure: Failure, exact: bool) -> None:
+        for value in failure.hashes or (failure.message,):
+            self._exact.setdefault((failure.symptom, value), group)
+        kept = self._groups[group].representatives
+        if exact or len(kept) >= MOST_REPRESENTATIVES:
+            return
+        kept.append(failure)
+        for key in _keys(failure):
+            listed = self._found_by.setdefault((failure.symptom, key), [])
+            if len(listed) < LONGEST_LIST:
+                listed.append((group, len(kept) - 1))
+
+    def _candidates(self, failure: Failure) -> list[tuple[str, Failure]]:
+        """Representatives that share rare frames or words, those that share most first."""
+        shared: dict[tuple[str, int], int] = {}
+        for key in _keys(failure):
+            for place in self._found_by.get((failure.symptom, key), ()):
+                shared[place] = shared.get(place, 0) + 1
+        chosen = sorted(shared, key=lambda place: (-shared[place], place))[:MOST_CANDIDATES]
+        return [(group, self._groups[group].representatives[number]) for group, number in chosen]
+
+
+def _keys(failure: Failure) -> list[str]:
+    trace = failure.trace
+    frames = sorted(zip(trace.weights, trace.places, strict=True), key=lambda item: (-item[0], item[1]))[:KEYS]
+    words = sorted(((weight, word) for word, weight in trace.words.items()), key=lambda item: (-item[0], item[1]))[:KEYS]
+    return [*(f"f {place}" for _, place in frames), *(f"w {word}" for _, word in words), f"m {failure.message}"]

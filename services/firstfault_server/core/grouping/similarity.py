@@ -1,0 +1,125 @@
+"""How alike two failures are: their frames aligned, rare ones counting more, and their messages compared.
+
+The weight of a frame is its inverse document frequency from a table frozen per fingerprint version (`idf.yaml`), halved every
+few frames away from where the exception was raised: what raised it tells more than how the program was started.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from firstfault.stack import Frame
+from firstfault_server.core.grouping.fingerprint import short_type
+from firstfault_server.core.grouping.normalise import parameterised
+
+INNERMOST: Final = 40
+"""Frames that take part, counted from where the exception was raised."""
+HALVING: Final = 8.0
+"""Frames after which a frame's weight is half."""
+FRAME_SHARE: Final = 0.6
+"""Share of the frames in the whole; the message has the rest. Without frames on either side the message is all."""
+OTHER_TYPE: Final = 0.55
+"""Factor for failures of different exception types."""
+_WORD: Final = re.compile(r"<\w{1,10}>|[A-Za-z_][\w.]{0,80}|[^\w\s]{1,3}")
+_DUNDER: Final = re.compile(r"^_{2}|_{2}$")
+
+
+class FrameTable(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Document frequencies of frames, frozen with a fingerprint version."""
+
+    version: int
+    documents: int
+    """Stacks that were counted."""
+    frames: dict[str, int]
+    """`module:function` -> stacks that hold it; what is absent was in one or none."""
+    words: dict[str, int] = {}
+    """Words of messages -> messages that hold them."""
+
+    def frame_weight(self, place: str) -> float:
+        """Inverse document frequency of a frame."""
+        return math.log((self.documents + 1) / (self.frames.get(place, 0) + 1))
+
+    def word_weight(self, word: str) -> float:
+        """Inverse document frequency of a message word."""
+        return math.log((self.documents + 1) / (self.words.get(word, 0) + 1))
+
+
+class Trace(msgspec.Struct, kw_only=True, frozen=True):
+    """A failure ready to be compared."""
+
+    type: str
+    places: tuple[str, ...]
+    """Frames, where it was raised first."""
+    weights: tuple[float, ...]
+    words: Mapping[str, float]
+    """Message words with their weights."""
+
+
+def trace_of(table: FrameTable, exception_type: str, message: str, frames: Sequence[Frame], advice_marks: tuple[str, ...] = ()) -> Trace:
+    """The comparable form of an exception; frames outermost first."""
+    places: list[str] = []
+    for frame in reversed(frames):
+        place = place_of(frame)
+        if place not in places[-6:]:
+            places.append(place)
+        if len(places) >= INNERMOST:
+            break
+    weights = tuple(table.frame_weight(place) * 0.5 ** (i / HALVING) for i, place in enumerate(places))
+    words = {word: table.word_weight(word) for word in _WORD.findall(parameterised(message, advice_marks).lower())}
+    return Trace(type=short_type(exception_type), places=tuple(places), weights=weights, words=words)
+
+
+def place_of(frame: Frame) -> str:
+    """`module:function`; of one's own modules the last name only, of dunder functions the bare name (text loses underscores)."""
+    module = frame.module.rpartition(".")[2] if frame.in_app else frame.module
+    return f"{module}:{_DUNDER.sub('', frame.function)}"
+
+
+def similarity(one: Trace, two: Trace) -> float:
+    """0 to 1; symmetric, and 1 for equal traces."""
+    if one == two:
+        return 1.0
+    message = words_alike(one, two)
+    whole = FRAME_SHARE * frames_alike(one, two) + (1 - FRAME_SHARE) * message if one.places and two.places else message
+    if bool(one.places) != bool(two.places):
+        whole *= 0.7
+    return whole if one.type == two.type else whole * OTHER_TYPE
+
+
+def words_alike(one: Trace, two: Trace) -> float:
+    """Weighted Jaccard index of the message words."""
+    if not one.words or not two.words:
+        return 1.0 if not one.words and not two.words else 0.0
+    shared = sum(weight for word, weight in one.words.items() if word in two.words)
+    total = sum(one.words.values()) + sum(two.words.values()) - shared
+    return shared / total if total > 0 else 0.0
+
+
+def frames_alike(one: Trace, two: Trace) -> float:
+    """Weight of the best order-keeping alignment, as a share of what could be aligned (Dice)."""
+    if not one.places or not two.places:
+        return 0.0
+    total = sum(one.weights) + sum(two.weights)
+    if total <= 0:
+        return 1.0 if one.places == two.places else 0.0
+    if not set(one.places) & set(two.places):
+        return 0.0
+    return alignment(one, two) / total
+
+
+def alignment(one: Trace, two: Trace) -> float:
+    """Longest common subsequence where a matched frame counts its weight on both sides."""
+    previous = [0.0] * (len(two.places) + 1)
+    for place, weight in zip(one.places, one.weights, strict=True):
+        current = [0.0]
+        for j, other in enumerate(two.places):
+            best = current[j] if current[j] > previous[j + 1] else previous[j + 1]
+            if place == other:
+                matched = previous[j] + weight + two.weights[j]
+                best = matched if matched > best else best
+            current.append(best)
+        previous = current
+    return previous[-1]
