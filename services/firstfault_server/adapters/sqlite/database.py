@@ -131,7 +131,8 @@ class Database:
         with self._lock:
             self._check_open()
             try:
-                self._writer.execute("PRAGMA incremental_vacuum").fetchall()
+                # One step of it frees one page and gives a row without columns, at which `execute` would stop.
+                self._writer.executescript("PRAGMA incremental_vacuum")
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except sqlite3.Error as error:
                 raise translated(error, self.path) from error
