@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
 from firstfault_server.adapters.filelog import FileLog
+from firstfault_server.cli.late_aggregates import LateAggregates
 from firstfault_server.core.stages import build_stages
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.detect.embedded import EmbeddedHost
@@ -36,11 +37,15 @@ def thresholds(settings: Settings) -> Thresholds:
         raise SettingsError(f"thresholds: {error}") from error
 
 
-def open_aggregates(folder: Path) -> ports.AggregateStore:
-    """The store of rollups, an engine in this process. Raises StoreUnavailable."""
-    from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, embedded_engine
+def open_aggregates(folder: Path, log: FilteringBoundLogger) -> LateAggregates:
+    """The store of rollups, an engine in this process that is started in the background."""
 
-    return ClickHouseAggregateStore(embedded_engine(folder / "clickhouse"))
+    def opening() -> ports.AggregateStore:
+        from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, embedded_engine
+
+        return ClickHouseAggregateStore(embedded_engine(folder / "clickhouse"))
+
+    return LateAggregates(opening, log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +54,15 @@ class Detection:
 
     host: EmbeddedHost
     context: ports.ContextStore
-    aggregates: ports.AggregateStore
+    aggregates: LateAggregates
     settings: Settings
     clock: ports.Clock
     log: FilteringBoundLogger
 
     def problems(self) -> Mapping[str, str]:
         """What is not ready, by part."""
-        problem = self.host.problem
-        return {"detection": problem} if problem else {}
+        found = {"detection": self.host.problem or "", "metrics": self.aggregates.problem}
+        return {part: problem for part, problem in found.items() if problem}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -90,7 +95,7 @@ def build_detection(
     input_log: FileLog,
     checkpoint: ports.Checkpoint,
     context: ports.ContextStore,
-    aggregates: ports.AggregateStore,
+    aggregates: LateAggregates,
     clock: ports.Clock,
     registry: CollectorRegistry,
 ) -> Detection:

@@ -77,7 +77,7 @@ async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExit
 
     input_log = FileLog(settings.data / "log", beyond=stores.checkpoint.position())
     stack.callback(input_log.close)
-    aggregates = open_aggregates(settings.data)
+    aggregates = open_aggregates(settings.data, log)
     stack.callback(aggregates.close)
     deliverer, checkpoint = _alerting(settings, log, stores, clock, registry, base_url, stack)
     detection = build_detection(settings, log, input_log, checkpoint, stores.context, aggregates, clock, registry)

@@ -53,6 +53,10 @@ def _run(settings: configuration.Settings) -> None:
         logging.getLogger(name).propagate = False
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, log))
+    # All stores are closed. The metrics engine's own threads would take seconds to end, or may just be starting.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(terminal.EXIT_DONE)
 
 
 async def _serve(settings: configuration.Settings, log: FilteringBoundLogger) -> None:
