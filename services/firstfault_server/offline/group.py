@@ -63,11 +63,11 @@ def failure_in(text: str, tables: Tables, reader: TextReader) -> Failure:
     log = LogReader(reader, "text", labelled=labelled(lines[:200]))
     for number, line in enumerate(lines, 1):
         log.feed(line, number)
-    symptom, name, message, frames = leading_exception(log.close(), tables.judging)
+    symptom, told, others = leading_exception(log.close(), tables.judging)
     if not symptom:
         # Nothing telling: the text itself, so that equal texts still meet.
-        message = text[:4000]
-    return failure_of(tables.frames, symptom, name, message, frames, reader.advice_marks)
+        told.message = text[:4000]
+    return failure_of(tables.frames, symptom, told, others, reader.advice_marks)
 
 
 def group_texts(texts: Iterable[tuple[str, str]], pairs: Iterable[tuple[str, str]], tables: Tables) -> dict[str, Any]:

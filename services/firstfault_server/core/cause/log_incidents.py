@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from firstfault.stack import Frame
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow, advice_for
 from firstfault_server.core.cause.codes import CodeTables
@@ -20,6 +19,7 @@ from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.cause.wording import memory_facts, title_of
 from firstfault_server.core.grouping.fingerprint import fingerprint
+from firstfault_server.core.grouping.groups import Told
 
 MOST_EVIDENCE: Final = 24
 _DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed"})
@@ -310,11 +310,8 @@ class _Case:
         return absent
 
 
-def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, str, str, list[Frame]]:
-    """Symptom, type, message and frames of the failure to act on in one text; of a line, its pattern stands for the type.
-
-    Empty strings when the text holds no failure.
-    """
+def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, Told, list[Told]]:
+    """Symptom and exception of the failure to act on in one text, and its other exceptions; the symptom is empty when it holds none."""
     for attempt in sorted({seen.attempt for seen in log.seen}):
         case = _Case([log], attempt, tables)
         if not case.telling:
@@ -322,13 +319,22 @@ def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, str, str, l
         verdict, lead = case.judged()
         if lead is None:
             continue
-        seen = lead[1]
-        if seen.crash is None:
-            return verdict.symptom, seen.reading.pattern, seen.text, []
-        told, link = _told(seen), seen.reading.link
-        chained = 0 < link <= len(seen.crash.chain) and bool(seen.crash.chain[link - 1].frames)
-        return verdict.symptom, told.type, told.message, seen.crash.chain[link - 1].frames if chained else seen.crash.frames
-    return "", "", "", []
+        first = lead[1]
+        told = Told(type=first.reading.pattern, message=first.text)
+        others: list[Told] = []
+        for seen in log.seen:
+            if seen.crash is None:
+                continue
+            links = [Told(type=seen.crash.type, message=seen.crash.message, frames=seen.crash.frames)]
+            links += [Told(type=link.type, message=link.message, frames=link.frames) for link in seen.crash.chain]
+            if seen is first:
+                at = seen.reading.link if seen.reading.link < len(links) else 0
+                told = links.pop(at)
+                if not told.frames and at:
+                    told.frames = seen.crash.frames
+            others += links
+        return verdict.symptom, told, others
+    return "", Told(type=""), []
 
 
 def _told(seen: Seen) -> model.ExceptionInfo:

@@ -6,14 +6,14 @@ and words, whatever the number of groups.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from firstfault.stack import Frame
 from firstfault_server.core.grouping.fingerprint import joining_hashes, message_hash
-from firstfault_server.core.grouping.similarity import FrameTable, Trace, similarity, trace_of
+from firstfault_server.core.grouping.similarity import FrameTable, Trace, cosine, parts_of, similarity, trace_of
 
 JOIN: Final = 0.6
 """Least similarity that joins; chosen on labelled pairs by thread (docs/text.md)."""
@@ -27,6 +27,17 @@ LONGEST_LIST: Final = 256
 """Groups kept under one key; a key that more groups share tells nothing."""
 
 
+MOST_OTHERS: Final = 6
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """One exception (or telling line, with its pattern as type) of a text."""
+
+    type: str
+    message: str = ""
+    frames: Sequence[Frame] = ()
+
+
 class Failure(msgspec.Struct, kw_only=True, frozen=True):
     """A failure as grouping sees it."""
 
@@ -36,6 +47,9 @@ class Failure(msgspec.Struct, kw_only=True, frozen=True):
     message: str
     """Hash of type and parameterised message."""
     trace: Trace
+    others: tuple[Trace, ...] = ()
+    """Further exceptions of the same text, at most `MOST_OTHERS`."""
+    parts: Mapping[str, float] = {}
 
 
 class Join(msgspec.Struct, kw_only=True, frozen=True):
@@ -52,24 +66,24 @@ class _Group(msgspec.Struct, kw_only=True):
     representatives: list[Failure] = []
 
 
-def failure_of(
-    table: FrameTable, symptom: str, exception_type: str, message: str, frames: Sequence[Frame], advice_marks: tuple[str, ...] = ()
-) -> Failure:
-    """A failure from an exception (or, without frames, from a telling line with its pattern as type)."""
+def failure_of(table: FrameTable, symptom: str, told: Told, others: Sequence[Told] = (), advice_marks: tuple[str, ...] = ()) -> Failure:
+    """A failure from the exception that stands for it and the others of its text."""
+    trace = trace_of(table, told.type, told.message, told.frames, advice_marks)
+    rest = tuple(trace_of(table, other.type, other.message, other.frames, advice_marks) for other in others[:MOST_OTHERS])
     return Failure(
         symptom=symptom,
-        hashes=joining_hashes(exception_type, frames),
-        message=message_hash(exception_type, message, advice_marks),
-        trace=trace_of(table, exception_type, message, frames, advice_marks),
+        hashes=joining_hashes(told.type, told.frames),
+        message=message_hash(told.type, told.message, advice_marks),
+        trace=trace,
+        others=rest,
+        parts=parts_of(table, (trace, *rest)),
     )
 
 
 def alike(one: Failure, two: Failure) -> float:
-    """Similarity of two failures, 0 to 1; different symptoms count against it."""
-    value = similarity(one.trace, two.trace)
-    if set(one.hashes) & set(two.hashes):
-        value = max(value, (1 + value) / 2)
-    return value if one.symptom == two.symptom else 0.8 * value
+    """Likelihood order, 0 to 1, that two texts are about the same bug: their most alike exceptions, and what they are about at all."""
+    best = max(similarity(a, b) for a in (one.trace, *one.others) for b in (two.trace, *two.others))
+    return (best + cosine(one.parts, two.parts)) / 2
 
 
 class Groups:

@@ -23,6 +23,9 @@ LONGEST_MESSAGE: Final = 8192
 HEADER: Final = "Traceback (most recent call last)"
 _FRAME: Final = re.compile(r'\s{0,40}File "(?P<file>[^"\n]{1,1000})", ?line {1,20}(?P<line>\d{1,9})(?:,? in (?P<function>.{0,300}))?\s*$')
 _SPLIT_FRAME: Final = re.compile(r'\s{0,40}File "(?P<file>[^"\n]{1,1000})",?\s*$')
+_SPLIT_NAME: Final = re.compile(
+    r'\s{0,40}"(?P<file>[^"\n]{1,1000})",?(?: line {1,4}(?P<line>\d{1,9})(?:, in (?P<function>.{0,300}))?)?\s*$'
+)
 _SPLIT_REST: Final = re.compile(r"\s{0,40}line {1,20}(?P<line>\d{1,9})(?:,? in (?P<function>.{0,300}))?\s*$")
 _NOTEBOOK_FRAME: Final = re.compile(
     r"(?P<file><ipython-input-[\w-]{1,60}>|<timed \w{1,20}>|[~/][^\s:()]{1,500}\.py|[A-Za-z]:\\[^:()]{1,500}\.py"
@@ -230,6 +233,17 @@ class CrashParser:
             if found is not None and "line" not in found.groupdict():
                 current.split_file = found["file"]
                 return True
+        elif current.split_file == "?":
+            current.split_file = ""
+            named = _SPLIT_NAME.match(text)
+            if named is not None and named["line"]:
+                self._add(current, named["file"], named["function"] or "<module>", named["line"])
+            elif named is not None:
+                current.split_file = named["file"]
+            return named is not None
+        elif bare == "File":
+            current.split_file = "?"
+            return True
         elif current.split_file:
             rest = _SPLIT_REST.match(text)
             if rest is not None:
@@ -321,7 +335,7 @@ class CrashParser:
             self._open = _Open(first_line=number, original=True)
             self._frame(self._open, text, bare)
             return
-        indented = text[:1] in (" ", "\t")
+        indented = text.startswith(("  ", "\t"))
         new = _BARE.match(bare) if not indented else None
         if new is not None and _same(new, done):
             return

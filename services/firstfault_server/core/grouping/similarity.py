@@ -6,7 +6,7 @@ few frames away from where the exception was raised: what raised it tells more t
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,6 +23,10 @@ FRAME_SHARE: Final = 0.6
 """Share of the frames in the whole; the message has the rest. Without frames on either side the message is all."""
 OTHER_TYPE: Final = 0.55
 """Factor for failures of different exception types."""
+TRUNCATED: Final = 0.8
+"""Most that a stack without the line that names its exception can be like another."""
+SHORTEST_PART: Final = 3
+_PART: Final = re.compile(r"[._:]")
 _WORD: Final = re.compile(r"<\w{1,10}>|[A-Za-z_][\w.]{0,80}|[^\w\s]{1,3}")
 _DUNDER: Final = re.compile(r"^_{2}|_{2}$")
 
@@ -82,6 +86,8 @@ def similarity(one: Trace, two: Trace) -> float:
     """0 to 1; symmetric, and 1 for equal traces."""
     if one == two:
         return 1.0
+    if not one.type or not two.type:
+        return TRUNCATED * frames_alike(one, two)
     message = words_alike(one, two)
     whole = FRAME_SHARE * frames_alike(one, two) + (1 - FRAME_SHARE) * message if one.places and two.places else message
     if bool(one.places) != bool(two.places):
@@ -123,3 +129,27 @@ def alignment(one: Trace, two: Trace) -> float:
             current.append(best)
         previous = current
     return previous[-1]
+
+
+def parts_of(table: FrameTable, traces: Iterable[Trace]) -> dict[str, float]:
+    """Names of packages, modules and functions in all stacks of a text, with its message words and types: what it is about at all.
+
+    Two bugs of one component share many of them though no frame is equal.
+    """
+    parts: dict[str, float] = {}
+    for trace in traces:
+        for place in trace.places:
+            parts.update((part, 1.0) for part in _PART.split(place) if len(part) >= SHORTEST_PART)
+        rarest = table.word_weight("") or 1.0
+        parts.update((f"w {word}", weight / rarest) for word, weight in trace.words.items() if len(word) >= SHORTEST_PART)
+        parts[f"t {trace.type}"] = 0.5
+    return parts
+
+
+def cosine(one: Mapping[str, float], two: Mapping[str, float]) -> float:
+    """Cosine of two bags."""
+    if len(two) < len(one):
+        one, two = two, one
+    shared = sum(weight * two[name] for name, weight in one.items() if name in two)
+    size = math.sqrt(sum(weight * weight for weight in one.values()) * sum(weight * weight for weight in two.values()))
+    return shared / size if size > 0 else 0.0
