@@ -3,24 +3,27 @@
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from firstfault import _capture, stack
 from firstfault import conventions as c
-from firstfault._beacon import Beacon, Exit
+from firstfault._beacon import Beacon, Cell, Exit
 from firstfault._export import Exporter, ExportSettings
 from firstfault._guard import LOSSES, guarded
 from firstfault._identity import Given, ProcessFacts, identify
 from firstfault._recorder import Entry, Recorder, number_of
 from firstfault._sidecar_config import AttributeValue, SidecarConfig
+from firstfault._spool import Spool, default_root, folder_for
 from firstfault.redact import Redactor
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 INFO, WARNING, ERROR, FATAL = 9, 13, 17, 21
 """OpenTelemetry severity numbers."""
 _ITEMS_LIMIT = 100
+_NO_DETACH: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Settings:
     sidecar: bool = True
     protocol: str = ""
     interval_s: float = 1.0
-    spool_dir: str = ""
+    spool_root: Path | None = None
 
     @staticmethod
     def read(environ: Mapping[str, str], given: Given, endpoint: str | None, api_key: str | None, sidecar: bool) -> "Settings":
@@ -48,7 +51,7 @@ class Settings:
             given=given,
             sidecar=sidecar and environ.get("FIRSTFAULT_SIDECAR") != "0",
             protocol=environ.get("FIRSTFAULT_OTLP_PROTOCOL", ""),
-            spool_dir=environ.get("FIRSTFAULT_SPOOL_DIR", ""),
+            spool_root=default_root(environ),
         )
 
 
@@ -63,6 +66,8 @@ class Client:
         self.resource = identify(environ, facts, settings.given)
         self.beacon = _beacon() if settings.given.role != "auxiliary" else None
         self.recorder = Recorder(self.beacon)
+        root = settings.spool_root
+        self._spool = Spool(folder_for(root, settings.endpoint, settings.headers)) if root is not None else None
         self.exporter = Exporter(
             self.recorder,
             ExportSettings(
@@ -73,18 +78,35 @@ class Client:
                 protocol=settings.protocol,
                 interval_s=settings.interval_s,
             ),
+            self._spool,
         )
         self._phases: list[tuple[str, int, float | None]] = []
         self._left_by: tuple[int, str] = (0, "")
         self._reported: set[int] = set()
         self._exit_code: int | None = None
+        self._detach_status: Callable[[], None] | None = None
         self.ended = False
 
     def start(self) -> None:
         """Start the exporter's thread, and the sidecar of a process that is watched."""
         self.exporter.start()
         if self.beacon is not None and self.settings.sidecar:
+            self._detach_status = self._install_status(self.beacon)
             self._start_sidecar(self.beacon)
+
+    def forget_parent(self) -> None:
+        """In a forked child: its exit status must not show on the parent's page."""
+        if self._detach_status is not None:
+            self._detach_status()
+            self._detach_status = None
+
+    @guarded(_NO_DETACH)
+    def _install_status(self, beacon: Beacon) -> Callable[[], None] | None:
+        try:
+            from firstfault.hooks import status
+        except ImportError:  # a Python without ctypes
+            return None
+        return status.install(beacon.fd, 8 * int(Cell.STATUS))
 
     @guarded(None)
     def _start_sidecar(self, beacon: Beacon) -> None:
@@ -98,7 +120,7 @@ class Client:
             headers=self.settings.headers,
             beacon_path=beacon.path,
             beacon_fd=beacon.fd,
-            spool_dir=self.settings.spool_dir,
+            spool_dir=str(self._spool.folder) if self._spool is not None else "",
         )
         try:
             start_sidecar(config)

@@ -11,14 +11,15 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from firstfault._guard import LOSSES
 from firstfault._http import Poster, Reply
 from firstfault._recorder import Recorder
 from firstfault._sidecar_config import AttributeValue
+from firstfault._spool import Spool
 from firstfault.redact import Redactor
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ contract allows 2 s."""
 _IN_ORDER = 4
 """A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_SPOOL_PAUSE_S = 15.0
+"""Time between looks into an empty spool."""
 _PATHS = {"metrics": "/v1/metrics", "logs": "/v1/logs"}
 
 
@@ -49,16 +52,6 @@ class ExportSettings:
     sender: str = "sdk"
 
 
-class Keeper(Protocol):
-    """Keeps on disk what could not be delivered (`_spool`)."""
-
-    def put(self, signal: str, body: bytes, content_type: str) -> None:
-        """Keep one request; never raises."""
-
-    def deliver(self, send: Callable[[str, bytes, str], Reply]) -> None:
-        """Hand each kept request to `send` until one is to be tried again."""
-
-
 class _Flush:
     """Somebody who waits for what is queued now."""
 
@@ -70,11 +63,12 @@ class _Flush:
 class Exporter:
     """One thread, one connection. A forked child makes an exporter of its own and never touches its parent's."""
 
-    def __init__(self, recorder: Recorder, settings: ExportSettings, keeper: Keeper | None = None) -> None:
+    def __init__(self, recorder: Recorder, settings: ExportSettings, spool: Spool | None = None) -> None:
         """Raises ValueError for an endpoint that is no HTTP address. Starts nothing."""
         self._recorder = recorder
         self._settings = settings
-        self._keeper = keeper
+        self._spool = spool
+        self._spool_due = 0.0
         self._poster = Poster(settings.endpoint, settings.headers)
         self._queue: deque[Request] = deque()
         self._queued_bytes = 0
@@ -130,8 +124,14 @@ class Exporter:
         """Wait until what is queued now was delivered or refused; False when it was not in time or could not be."""
         if self._thread is None or not self._thread.is_alive():
             return False
+        return self._wait(self._ask_flush(), timeout_s)
+
+    def _ask_flush(self) -> _Flush:
         waiting = _Flush()
         self._flushes.append(waiting)
+        return waiting
+
+    def _wait(self, waiting: _Flush, timeout_s: float) -> bool:
         self._wake.set()
         return waiting.done.wait(timeout_s) and waiting.delivered
 
@@ -144,8 +144,11 @@ class Exporter:
 
     def stop(self) -> bool:
         """Flush in the time left, end the thread, keep on disk what remains. True when everything was delivered."""
+        waiting = self._ask_flush()
+        # After the request, or the thread could end between the two and nobody would answer it.
         self._stopping = True
-        delivered = self.flush(self.time_left())
+        alive = self._thread is not None and self._thread.is_alive()
+        delivered = alive and self._wait(waiting, self.time_left())
         if not delivered:
             self._keep_rest()
         return delivered
@@ -189,8 +192,7 @@ class Exporter:
         self._encode()
         if waiting or time.monotonic() >= self._next_try or any(request.urgent for request in self._queue):
             self._deliver()
-        if not self._queue and self._keeper is not None and not self._stopping:
-            self._keeper.deliver(self._post)
+        self._deliver_spooled()
         for flush in waiting:
             flush.delivered = not self._queue
             flush.done.set()
@@ -211,9 +213,7 @@ class Exporter:
         """Numbers go first: an exception is worth more than a thousand points."""
         oldest = next((request for request in self._queue if not request.urgent), self._queue[0])
         self._remove(oldest)
-        if self._keeper is not None:
-            self._keeper.put(oldest.signal, oldest.body, oldest.content_type)
-        else:
+        if self._spool is None or not self._spool.put(oldest.signal, oldest.body, oldest.content_type):
             LOSSES.count("unsent_full")
 
     def _remove(self, request: "Request") -> None:
@@ -252,6 +252,13 @@ class Exporter:
             LOSSES.count("rejected_by_service", rejected(reply.body))
         return reply
 
+    def _deliver_spooled(self) -> None:
+        """Deliver what earlier processes left, a little at a time, when nothing of our own waits."""
+        now = time.monotonic()
+        if self._spool is not None and not self._queue and not self._stopping and not self.failing and now >= self._spool_due:
+            more = self._spool.deliver(self._post) > 0
+            self._spool_due = now + (0 if more else _SPOOL_PAUSE_S)
+
     def _release(self) -> None:
         self._poster.close()
         while self._flushes:
@@ -268,12 +275,10 @@ class Exporter:
             if thread.is_alive() and not self._posting:
                 LOSSES.count("unsent_at_exit")
                 return
-        if self._keeper is None:
-            LOSSES.count("unsent_at_exit", len(self._queue))
-            return
         self._encode()
         for request in list(self._queue):
-            self._keeper.put(request.signal, request.body, request.content_type)
+            if self._spool is None or not self._spool.put(request.signal, request.body, request.content_type):
+                LOSSES.count("unsent_at_exit")
         self._queue.clear()
 
 

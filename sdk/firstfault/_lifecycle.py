@@ -112,8 +112,11 @@ class Lifecycle:
         if self.client is not None and not self._fork_holds:
             # Some other hook kept the thread from ending its import. Its modules will stay half made here: never touch them.
             LOSSES.count("forked_while_loading")
+            self.client.forget_parent()
             self.client = self._inherited = None
         self._fork_holds = False
+        if self.client is not None:
+            self.client.forget_parent()
         self._inherited = self.client or self._inherited
         self.client = None
         self._status.forget()

@@ -118,10 +118,10 @@ def module_of(file: str) -> str:
         return frozen.group(1)
     if _NOTEBOOK.match(path):
         return "<notebook>"
-    if path.startswith("<"):
-        return re.sub(r"[\d.]+|0x[0-9a-f]+", "", path.split(" ")[0].rstrip(">")) + ">"
     if _GENERATED.match(path):
         return "<generated>"
+    if path.startswith("<"):
+        return re.sub(r"[\d.]+|0x[0-9a-f]+", "", path.split(" ")[0].rstrip(">")) + ">"
     for root in (_LIBRARY, _STANDARD_LIBRARY, _TORCH_SOURCE):
         if found := root.match(path):
             parts = path[found.end() :].split("/")

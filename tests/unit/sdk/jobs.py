@@ -25,7 +25,15 @@ def environment(endpoint: str | None, **more: str) -> dict[str, str]:
     """A clean environment; `endpoint` None switches the SDK off. Internal errors of the SDK are raised."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     switch = {"FIRSTFAULT_DISABLED": "1"} if endpoint is None else {"FIRSTFAULT_ENDPOINT": endpoint, "FIRSTFAULT_DEBUG_RAISE": "1"}
-    return {**kept, **switch, "FIRSTFAULT_OTLP_PROTOCOL": "http/json", "FIRSTFAULT_SIDECAR": "0", "PYTHONPATH": str(_REPOSITORY), **more}
+    return {
+        **kept,
+        **switch,
+        "FIRSTFAULT_OTLP_PROTOCOL": "http/json",
+        "FIRSTFAULT_SIDECAR": "0",
+        "FIRSTFAULT_SPOOL_DIR": "",
+        "PYTHONPATH": str(_REPOSITORY),
+        **more,
+    }
 
 
 def start(source: str, env: dict[str, str], folder: Path) -> "subprocess.Popen[str]":
@@ -33,7 +41,13 @@ def start(source: str, env: dict[str, str], folder: Path) -> "subprocess.Popen[s
     script = folder / "job.py"
     script.write_text(source, encoding="utf-8")
     return subprocess.Popen(
-        [sys.executable, str(script)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(script)],
+        env=env,
+        close_fds=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
