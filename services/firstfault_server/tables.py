@@ -35,7 +35,7 @@ class Tables(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def judging(self) -> Tabled:
         """What judging logs needs of them."""
-        return Tabled(taxonomy=self.taxonomy, codes=self.codes, advice=self.advice)
+        return Tabled(taxonomy=self.taxonomy, codes=self.codes, advice=self.advice, advice_marks=self.patterns.advice_marks)
 
     def text_reader(self) -> TextReader:
         """A reader over these tables."""

@@ -20,6 +20,7 @@ from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact,
 from firstfault_server.core.cause.wording import memory_facts, title_of
 from firstfault_server.core.grouping.fingerprint import fingerprint
 from firstfault_server.core.grouping.groups import Told
+from firstfault_server.core.grouping.normalise import without_advice
 
 MOST_EVIDENCE: Final = 24
 _DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed"})
@@ -35,6 +36,7 @@ class Tabled(msgspec.Struct, kw_only=True, frozen=True):
     taxonomy: model.Taxonomy
     codes: CodeTables
     advice: Sequence[AdviceRow]
+    advice_marks: tuple[str, ...] = ()
 
 
 def incidents_of(logs: Sequence[LogSummary], tables: Tabled) -> list[model.Incident]:
@@ -81,6 +83,10 @@ class _Case:
 
     def _gather(self) -> None:
         ranks: set[int] = set()
+        # Where a launcher's table says which rank died of a signal, its other lines about it add nothing.
+        self._tabled = any(
+            seen.reading.pattern == "exit-signal" and seen.attempt == self._attempt for log in self._logs for seen in log.seen
+        )
         for log in self._logs:
             base = 0
             for seen in log.seen:
@@ -115,6 +121,8 @@ class _Case:
         if reading.symptom == "unknown" and reading.weight == 0:
             return
         rank = seen.rank if seen.rank is not None else log.rank
+        if self._tabled and rank is None and reading.pattern in _DEATHS:
+            return
         key = (rank, "" if rank is not None else log.source)
         observed = self._observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}" if rank is not None else log.source))
         observed.node = observed.node or seen.node
@@ -218,8 +226,10 @@ class _Case:
             time=seen.time_ns if seen is not None and seen.time_ns and seen.time_ns > 10**17 else None,
             exception=exception,
         )
-        said = _one_line(exception.type + ": " + exception.message if exception is not None else seen.text if seen is not None else "")
+        said = self._said(f"{exception.type}: {exception.message}" if exception is not None else seen.text if seen is not None else "")
         facts = self._advice_facts(seen, first, said)
+        if seen is not None and seen.reading.role in ("waiting", "cascade") and verdict.why:
+            said = verdict.why
         identity = _identity(seen) if seen is not None else model.Fingerprint()
         opened = first.time or 0
         reading_domains = [seen.reading.domains] if seen is not None else []
@@ -273,7 +283,7 @@ class _Case:
                 model.Evidence(
                     id=f"{log.source}:{line}",
                     kind=kind,
-                    text=_one_line(seen.text) + (f" (x{seen.count})" if seen.count > 1 else ""),
+                    text=self._said(seen.text) + (f" (x{seen.count})" if seen.count > 1 else ""),
                     rank=rank,
                     node=seen.node,
                     time=seen.time_ns if seen.time_ns and seen.time_ns > 10**17 else None,
@@ -282,6 +292,10 @@ class _Case:
                 )
             )
         return evidence
+
+    def _said(self, text: str) -> str:
+        """A text as evidence shows it: one line, without the library's advice."""
+        return _one_line(without_advice(text, self._tables.advice_marks))
 
     def _advice_facts(self, seen: Seen | None, first: model.FirstFault, said: str) -> Mapping[str, str]:
         facts: dict[str, str] = {"evidence": said[:200]}
@@ -303,7 +317,7 @@ class _Case:
             absent.append("kernel log")
         if not any(log.ranks or log.rank is not None for log in self._logs):
             absent.append("rank numbers in front of the lines")
-        if not all(log.timed for log in self._logs):
+        if len(self._logs) > 1 and not all(log.timed for log in self._logs):
             absent.append("times that compare between machines")
         if any(log.dropped for log in self._logs):
             absent.append(f"{sum(log.dropped for log in self._logs)} further lines like those shown")
