@@ -17,7 +17,8 @@ from firstfault.sidecar.kernel import KernelEvidence
 from firstfault.sidecar.launched import LaunchDir
 from firstfault.sidecar.lines import RateLimit, Severity, severity_of
 from firstfault.sidecar.records import record
-from firstfault.sidecar.send import Batch, Sender
+from firstfault.sidecar.send import Sender
+from firstfault.sidecar.spooled import settle_spool
 from firstfault.sidecar.start import Handover
 from firstfault.sidecar.tail import StderrTail
 
@@ -28,7 +29,8 @@ _LAST_WORDS_S = 3.0
 _QUIET_S = 0.2
 """Last lines of stderr come at most this long after the end of a process whose status is known."""
 _DELIVERY_S = 5.0
-"""With `_LAST_WORDS_S` this ends the sidecar within ten seconds of its process."""
+_SPOOL_DELIVERY_S = 1.5
+"""With the two above this ends the sidecar within ten seconds of its process."""
 _SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}
 
 
@@ -209,8 +211,8 @@ class Sidecar:
 
     def _deliver(self) -> None:
         unsent = self._sender.drain(_DELIVERY_S)
-        if unsent and self._config.spool_dir:
-            _spool(self._config.spool_dir, unsent)
+        if self._config.spool_dir:
+            settle_spool(self._config, unsent, _SPOOL_DELIVERY_S)
 
 
 def _open_beacon(fd: int, path: str) -> BeaconReader | None:
@@ -230,8 +232,3 @@ def _place(reading: Reading) -> dict[str, AttributeValue | None]:
 
 def _sentence(ending: Ending) -> str:
     return f"{ending.state}: {ending.reason}" if ending.reason else ending.state
-
-
-def _spool(folder: str, batches: list[Batch]) -> None:
-    """Placeholder seam: see `_spool` of the SDK."""
-    del folder, batches

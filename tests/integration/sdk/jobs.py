@@ -63,6 +63,7 @@ class Jobs:
         self.folder = folder
         self.stderr = folder / "stderr.log"
         self.started: list[subprocess.Popen[bytes]] = []
+        self.spool = folder / "spool"
         self._debug = folder / "sidecar.log"
 
     def environ(self, **more: str) -> dict[str, str]:
@@ -72,7 +73,9 @@ class Jobs:
             **clean,
             "PYTHONPATH": SDK,
             "FIRSTFAULT_ENDPOINT": self._endpoint,
+            "FIRSTFAULT_OTLP_PROTOCOL": "http/json",
             "FIRSTFAULT_SIDECAR_LOG": str(self._debug),
+            "FIRSTFAULT_SPOOL_DIR": str(self.spool),
             **more,
         }
 

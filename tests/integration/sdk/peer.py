@@ -1,5 +1,6 @@
 """A small OTLP/HTTP JSON receiver on a real socket: keeps what it is sent and lets tests wait for it."""
 
+import gzip
 import json
 import threading
 import time
@@ -104,6 +105,8 @@ def receiving() -> Iterator[Receiver]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", "0")))
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
             status = receiver.take(body, {name.lower(): value for name, value in self.headers.items()}) if self.path == "/v1/logs" else 200
             self.send_response(status)
             self.send_header("content-type", "application/json")

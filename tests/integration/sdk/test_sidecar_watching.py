@@ -98,7 +98,10 @@ os.write(2, b"no end")
 
 def test_what_stood_in_the_file_before_is_not_this_process_speaking(jobs: Jobs, receiver: Receiver) -> None:
     jobs.stderr.write_text("CUDA error of the attempt before\n")
-    _kill(jobs.start("os.write(2, b'of mine\\n'); " + SLEEP))
+    job = jobs.start("os.write(2, b'of mine\\n'); print('written', flush=True); " + SLEEP)
+    assert job.stdout is not None
+    assert job.stdout.readline() == b"written\n"
+    _kill(job)
     (exit_record,) = receiver.wait("train.exit")
     assert exit_record.attributes["firstfault.stderr.tail"] == ["of mine"]
     assert receiver.of("train.log") == []
@@ -175,6 +178,20 @@ def test_without_a_service_job_and_sidecar_end_in_time(jobs: Jobs, kind: str) ->
         assert job.returncode == 5
         assert time.monotonic() - started < 2
         until(lambda: sidecars_of(job.pid) == [], 10)
+    assert len(list(jobs.spool.glob("*-logs.json.gz"))) == 1
+
+
+def test_what_one_process_left_in_the_spool_is_delivered_after_the_next(jobs: Jobs, receiver: Receiver) -> None:
+    receiver.answers += [503] * 1000
+    first = jobs.start("os._exit(3)")
+    first.communicate(timeout=10)
+    until(lambda: sidecars_of(first.pid) == [], 10)
+    del receiver.answers[:]
+    assert receiver.of("train.exit") == []
+    jobs.run("os._exit(4)")
+    exits = receiver.wait("train.exit", 2)
+    assert {record.attributes["train.exit.code"] for record in exits} == {3, 4}
+    until(lambda: not list(jobs.spool.glob("*.gz*")))
 
 
 def test_an_unusable_endpoint_costs_the_job_nothing(jobs: Jobs) -> None:
