@@ -46,8 +46,8 @@ def is_public(address: str) -> bool:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    inner = _embedded(parsed)
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in (parsed, inner) if one is not None)
+    reached = _embedded(parsed) or parsed
+    return reached.is_global and not reached.is_multicast and not reached.is_reserved
 
 
 def _embedded(address: IPAddress) -> IPAddress | None:
