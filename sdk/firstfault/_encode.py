@@ -104,8 +104,10 @@ class Encoder:
         self._transport = _KeepingTransport()
         self._quiet = _NotFromHere()
         self._metrics, self._logs = _exporters(protocol, self._transport)
-        for exporter in (self._metrics, self._logs):
-            logging.getLogger(type(exporter).__module__).addFilter(self._quiet)
+        # A filter does not reach the loggers below; by now all of them exist.
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("opentelemetry."):
+                logging.getLogger(name).addFilter(self._quiet)
 
     def metrics(self, samples: Sequence[Sample]) -> Iterable[Request]:
         """Requests for calls of `log`, at most POINTS_PER_REQUEST points each unless one call alone has more."""
@@ -224,8 +226,8 @@ def _attribute(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_attribute(item, redactor) for item in value)
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 1 << 1000 else str(value)[:40]
-    return value
+        return float(value) if abs(value) < 1 << 1000 else "an integer beyond all bounds"
+    return value if isinstance(value, (bool, int, float)) else _capture.describe(value)
 
 
 _SEVERITY_TEXT = {9: "INFO", 13: "WARN", 17: "ERROR", 21: "FATAL"}

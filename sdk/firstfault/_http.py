@@ -6,6 +6,7 @@ bounded from inside, so a caller that must not wait runs this in a thread.
 
 import http.client
 import io
+import math
 import socket
 import ssl
 import time
@@ -168,7 +169,8 @@ def _seconds(retry_after: str | None) -> float | None:
     if not retry_after:
         return None
     try:
-        return min(max(float(retry_after), 0.0), 3600.0)
+        seconds = float(retry_after)
+        return min(max(seconds, 0.0), 3600.0) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
