@@ -24,6 +24,8 @@ STILL_COMMIT_S: Final = 30.0
 SHARE: Final = 0.1
 """Part of the time that commits may take; slow ones come less often, but never less than every `IDLE_COMMIT_S` × 4."""
 TRIM_S: Final = 60.0
+DRAIN_S: Final = 4.0
+"""At a stop, what arrived last is worked off for this long; the rest is read after the next start."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
 CLOCK_KEY: Final = ("host", "clock")
 
@@ -115,7 +117,8 @@ class EmbeddedHost:
             while not self._stopping.is_set():
                 if not self.step():
                     self._log.wait(self._position, self._commit_s)
-            while self.step():
+            give_up = self._monotonic() + DRAIN_S
+            while self._monotonic() < give_up and self.step():
                 pass
             self.commit()
         except Exception as error:

@@ -70,7 +70,7 @@ def _export(receiver: Receiver, signal: Signal) -> Callable[[bytes, Context], Aw
             _logger.error("%s", error)
             said = "the service cannot store data now"
             await _refuse(receiver, context, signal, grpc.StatusCode.UNAVAILABLE, "store_unavailable", said, 2)
-        receiver.metrics.requests.labels("grpc", signal, "OK").inc()
+        receiver.metrics.answered("grpc", signal, "OK")
         return partial_success(signal, accepted)
 
     return export
@@ -93,7 +93,7 @@ async def _refuse(
     retry_after_s: int | None = None,
 ) -> NoReturn:
     receiver.metrics.refused.labels(counted_as).inc()
-    receiver.metrics.requests.labels("grpc", signal, code.name).inc()
+    receiver.metrics.answered("grpc", signal, code.name)
     trailing: tuple[tuple[str, Any], ...] = ()
     if retry_after_s is not None:
         detail = AnyMessage()

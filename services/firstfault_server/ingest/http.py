@@ -1,19 +1,19 @@
-"""OTLP over HTTP: `/v1/metrics`, `/v1/logs`, `/v1/traces`, protobuf and JSON, gzip and zstd."""
+"""OTLP over HTTP as a bare ASGI application: `/v1/metrics`, `/v1/logs`, `/v1/traces`; protobuf and JSON, gzip and zstd.
+
+No framework: at a thousand small requests a second its routing and header objects would cost more than parsing the data.
+"""
 
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
 
 import orjson
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from firstfault_server.ingest.access import Denied
 from firstfault_server.ingest.answers import partial_success
 from firstfault_server.ingest.compression import Garbled, TooLarge, UnknownEncoding
-from firstfault_server.ingest.receiver import Accepted, Busy, Receiver
+from firstfault_server.ingest.receiver import Accepted, Busy, Limits, Receiver
 from firstfault_server.ports import Signal, StorageFull, StoreUnavailable
 from firstfault_server.wire.unreadable import Unreadable
 
@@ -22,17 +22,24 @@ JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 PATHS: Final[dict[str, Signal]] = {"/v1/metrics": "metrics", "/v1/logs": "logs", "/v1/traces": "traces"}
 _REJECTED: Final = {"metrics": "rejectedDataPoints", "logs": "rejectedLogRecords", "traces": "rejectedSpans"}
-_CODES: Final = {400: 3, 401: 16, 403: 7, 413: 3, 415: 3, 429: 8, 503: 14}
+_CODES: Final = {400: 3, 401: 16, 403: 7, 404: 12, 405: 12, 413: 3, 415: 3, 429: 8, 503: 14}
 """gRPC code of each status, as google.rpc.Status carries it."""
 _TITLES: Final = {
     400: "Bad request",
     401: "Not authenticated",
     403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
     413: "Too large",
     415: "Unsupported media type",
     429: "Too many requests",
     503: "Unavailable",
 }
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _logger = logging.getLogger(__name__)
 
@@ -43,47 +50,62 @@ class _Refusal(Exception):
         self.status, self.counted_as, self.reason, self.retry_after_s = status, counted_as, reason, retry_after_s
 
 
-def otlp_app(receiver: Receiver) -> Starlette:
+class _Disconnected(Exception):
+    """The sender went away; there is nobody to answer."""
+
+
+def otlp_app(receiver: Receiver) -> Application:
     """The ASGI application of the HTTP receiver."""
+    metrics = receiver.metrics
 
-    async def export(request: Request) -> Response:
-        signal = PATHS[request.url.path]
-        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        json = media == JSON
+    async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"the OTLP receiver speaks http only, not {scope['type']}")
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        signal = PATHS.get(scope["path"])
+        media = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
         try:
-            accepted = await _receive(receiver, request, signal, media)
+            if signal is None:
+                raise _Refusal(404, "path", f"there is nothing here; send to one of {', '.join(PATHS)}")
+            if scope["method"] != "POST":
+                raise _Refusal(405, "method", "use POST")
+            accepted = await _receive(receiver, receive, signal, media, headers)
         except _Refusal as refusal:
-            receiver.metrics.refused.labels(refusal.counted_as).inc()
-            response = _refused(refusal, json)
-        except ClientDisconnect:
-            receiver.metrics.refused.labels("disconnected").inc()
-            response = Response(status_code=400)
+            metrics.refused.labels(refusal.counted_as).inc()
+            status, answer, kind, more = _refused(refusal, media == JSON)
+        except _Disconnected:
+            metrics.refused.labels("disconnected").inc()
+            return
         else:
-            response = _accepted(signal, accepted, json)
-        receiver.metrics.requests.labels("http", signal, str(response.status_code)).inc()
-        return response
+            status, more = 200, []
+            answer, kind = _accepted(signal, accepted, media == JSON)
+        metrics.answered("http", signal or "none", status)
+        length = str(len(answer)).encode()
+        described = [(b"content-type", kind.encode()), (b"content-length", length), *more]
+        await send({"type": "http.response.start", "status": status, "headers": described})
+        await send({"type": "http.response.body", "body": answer})
 
-    return Starlette(routes=[Route(path, export, methods=["POST"]) for path in PATHS])
+    return app
 
 
-async def _receive(receiver: Receiver, request: Request, signal: Signal, media: str) -> Accepted:
+async def _receive(receiver: Receiver, receive: Receive, signal: Signal, media: str, headers: dict[bytes, bytes]) -> Accepted:
     if media not in (PROTOBUF, JSON, "application/protobuf"):
         raise _Refusal(415, "media_type", f"content type {media[:80]!r} is not supported; use {PROTOBUF} or {JSON}")
+    authorization = headers.get(b"authorization")
     try:
-        body = await _body(request, receiver.limits.body_bytes)
         return await receiver.receive(
             signal,
-            body,
+            await _body(receive, headers, receiver.limits.body_bytes),
             json=media == JSON,
-            encoding=request.headers.get("content-encoding", ""),
-            authorization=request.headers.get("authorization"),
+            encoding=headers.get(b"content-encoding", b"").decode("latin-1"),
+            authorization=None if authorization is None else authorization.decode("latin-1"),
         )
     except Denied as error:
         raise _Refusal(error.status, "denied", str(error)) from error
     except Busy as error:
         raise _Refusal(429, "busy", str(error), error.retry_after_s) from error
     except TooLarge as error:
-        raise _Refusal(413, "too_large", _too_large(receiver)) from error
+        raise _Refusal(413, "too_large", _too_large(receiver.limits)) from error
     except UnknownEncoding as error:
         raise _Refusal(415, "encoding", str(error)) from error
     except (Garbled, Unreadable) as error:
@@ -96,49 +118,56 @@ async def _receive(receiver: Receiver, request: Request, signal: Signal, media: 
         raise _Refusal(503, "store_unavailable", "the service cannot store data now", 2) from error
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes:
     """The body as received, never more of it in memory than the limit. Raises TooLarge."""
-    stated = request.headers.get("content-length", "")
+    stated = headers.get(b"content-length", b"")
     if stated.isdigit() and int(stated) > limit:
         raise TooLarge
     pieces, size = [], 0
-    async for piece in request.stream():
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Disconnected
+        piece: bytes = message.get("body", b"")
         size += len(piece)
         if size > limit:
             raise TooLarge
         pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if not message.get("more_body", False):
+            return piece if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_large(receiver: Receiver) -> str:
-    limits = receiver.limits
+def _too_large(limits: Limits) -> str:
     return f"a body may have {limits.body_bytes} bytes, and {limits.plain_bytes} after decompression; send smaller batches"
 
 
-def _accepted(signal: Signal, accepted: Accepted, json: bool) -> Response:
-    if json:
-        partial = {_REJECTED[signal]: str(accepted.rejected), "errorMessage": accepted.reason} if accepted.rejected else None
-        return Response(orjson.dumps({"partialSuccess": partial} if partial else {}), media_type=JSON)
-    return Response(partial_success(signal, accepted), media_type=PROTOBUF)
+def _accepted(signal: Signal, accepted: Accepted, json: bool) -> tuple[bytes, str]:
+    if not json:
+        return partial_success(signal, accepted), PROTOBUF
+    if not accepted.rejected:
+        return b"{}", JSON
+    return orjson.dumps({"partialSuccess": {_REJECTED[signal]: str(accepted.rejected), "errorMessage": accepted.reason}}), JSON
 
 
-def _refused(refusal: _Refusal, json: bool) -> Response:
+def _refused(refusal: _Refusal, json: bool) -> tuple[int, bytes, str, list[tuple[bytes, bytes]]]:
     """A google.rpc.Status as the sender speaks it; in JSON it is a problem (RFC 9457) at the same time."""
-    headers = {}
+    headers = []
     if refusal.retry_after_s is not None:
-        headers["retry-after"] = str(refusal.retry_after_s)
+        headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
     if refusal.status == 401:
-        headers["www-authenticate"] = "Bearer"
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status == 405:
+        headers.append((b"allow", b"POST"))
     code = _CODES[refusal.status]
-    if refusal.status in (401, 403) or json:
-        body = {
-            "type": "about:blank",
-            "title": _TITLES[refusal.status],
-            "status": refusal.status,
-            "detail": refusal.reason,
-            "code": code,
-            "message": refusal.reason,
-        }
-        media = PROBLEM if refusal.status in (401, 403) else JSON
-        return Response(orjson.dumps(body), refusal.status, headers, media_type=media)
-    return Response(Status(code=code, message=refusal.reason).SerializeToString(), refusal.status, headers, media_type=PROTOBUF)
+    problem = refusal.status in (401, 403, 404, 405)
+    if not (problem or json):
+        return refusal.status, Status(code=code, message=refusal.reason).SerializeToString(), PROTOBUF, headers
+    body = {
+        "type": "about:blank",
+        "title": _TITLES[refusal.status],
+        "status": refusal.status,
+        "detail": refusal.reason,
+        "code": code,
+        "message": refusal.reason,
+    }
+    return refusal.status, orjson.dumps(body), PROBLEM if problem else JSON, headers

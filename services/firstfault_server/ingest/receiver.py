@@ -68,7 +68,7 @@ class Receiver:
                 found, size = self._open(signal, body, json, encoding, node_records)
             with self._admitted(size):
                 await self._append(signal, sender.tenant, found)
-        self.metrics.bytes.labels(signal).inc(size)
+        self.metrics.taken(signal, size, len(found.parts))
         for why, count in found.rejected.items():
             self.metrics.rejected.labels(signal, why).inc(count)
         return Accepted(rejected=found.rejected.total(), reason=found.reason)
@@ -85,7 +85,6 @@ class Receiver:
         start = time.perf_counter()
         await self._log.append(entries)
         self.metrics.append_seconds.observe(time.perf_counter() - start)
-        self.metrics.entries.labels(signal).inc(len(entries))
 
     @contextmanager
     def _admitted(self, size: int) -> Iterator[None]:

@@ -21,3 +21,17 @@ class IngestMetrics:
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
             registry=registry,
         )
+        self._answered: dict[tuple[str, str, int | str], Counter] = {}
+
+    def answered(self, transport: str, signal: str, status: int | str) -> None:
+        """Count an answer; the child is looked up once, as this happens for every request."""
+        key = (transport, signal, status)
+        child = self._answered.get(key)
+        if child is None:
+            child = self._answered[key] = self.requests.labels(transport, signal, str(status))
+        child.inc()
+
+    def taken(self, signal: str, size: int, entries: int) -> None:
+        """Count an accepted request."""
+        self.bytes.labels(signal).inc(size)
+        self.entries.labels(signal).inc(entries)

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import httpx
 from prometheus_client import CollectorRegistry
-from starlette.applications import Starlette
 
 from firstfault_server.adapters.filelog import FileLog
 from firstfault_server.adapters.memory.access import MemoryAccessStore
 from firstfault_server.adapters.memory.state import State
 from firstfault_server.ingest.access import Access, secret_hash
 from firstfault_server.ingest.clock import ReceiveClock
-from firstfault_server.ingest.http import otlp_app
+from firstfault_server.ingest.http import Application, otlp_app
 from firstfault_server.ingest.receiver import Limits, Receiver
 from firstfault_server.ingest.telemetry import IngestMetrics
 from firstfault_server.ports import AccessKey, LogEntry, Permission
@@ -68,7 +67,7 @@ class Stand:
 class Client:
     """Sends single requests to an application."""
 
-    def __init__(self, app: Starlette) -> None:
+    def __init__(self, app: Application) -> None:
         self._app = app
 
     def request(self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None) -> httpx.Response:
