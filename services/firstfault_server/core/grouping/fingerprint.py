@@ -17,8 +17,12 @@ VERSION: Final = 1
 
 
 def short_type(exception_type: str) -> str:
-    """Class name without its module: `torch.cuda.OutOfMemoryError` and `torch.OutOfMemoryError` are one type."""
-    return exception_type.rsplit(".", 1)[-1]
+    """Class name without its module: `torch.cuda.OutOfMemoryError` and `torch.OutOfMemoryError` are one type.
+
+    `ray.exceptions.RayTaskError(ValueError)` is what it wraps.
+    """
+    head, _, inner = exception_type.partition("(")
+    return (inner.rstrip(")") or head).rsplit(".", 1)[-1]
 
 
 def fingerprint(exception_type: str, message: str, frames: Sequence[Frame], advice_marks: tuple[str, ...] = ()) -> model.Fingerprint:
