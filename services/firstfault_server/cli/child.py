@@ -50,6 +50,11 @@ class ChildService:
         """Wait for its end; returns its exit status."""
         return self._process.wait()
 
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self.stop()
+
     def stop(self) -> int:
         """SIGTERM, and SIGKILL when that is not enough; returns the exit status."""
         if self._process.poll() is None:
