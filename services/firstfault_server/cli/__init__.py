@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 
 
 class Command:
-    """One command as the console script mounts it."""
+    """One command as the console script mounts it; `entry` is MODULE:FUNCTION."""
 
-    def __init__(self, name: str, help: str, module: str) -> None:
+    def __init__(self, name: str, help: str, entry: str) -> None:
         self.name = name
         self.help = help
-        self._module = module
+        self._entry = entry
 
     def main(self, argv: list[str]) -> int:
         """Run it; returns the exit status."""
-        run: Callable[[list[str]], int] = importlib.import_module(f"{__name__}.{self._module}").main
+        module, _, function = self._entry.partition(":")
+        run: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
         try:
             return run(argv)
         except BrokenPipeError:
@@ -26,13 +27,20 @@ class Command:
 
 def commands() -> Mapping[str, Command]:
     """Commands of the server distribution by name."""
-    found = [
-        Command("up", "run the whole service in this process", "up"),
-        Command("demo", "fail a real two-process job on purpose and show the incident", "demo"),
-        Command("incidents", "list and show incidents, and act on them", "incidents"),
-        Command("runs", "list and show training runs", "runs"),
-        Command("events", "search exceptions and warnings as they arrived", "events"),
-        Command("keys", "create, list and revoke API keys", "keys"),
-        Command("destinations", "say where pages go, and see what was delivered", "destinations"),
-    ]
-    return {command.name: command for command in found}
+    own = {
+        "up": "run the whole service in this process",
+        "demo": "fail a real two-process job on purpose and show the incident",
+        "incidents": "list and show incidents, and act on them",
+        "runs": "list and show training runs",
+        "events": "search exceptions and warnings as they arrived",
+        "keys": "create, list and revoke API keys",
+        "destinations": "say where pages go, and see what was delivered",
+    }
+    offline = {
+        "explain": "say what failed first, from the logs of one failed job",
+        "group": "group crash texts",
+    }
+    return {
+        **{name: Command(name, help, f"{__name__}.{name}:main") for name, help in own.items()},
+        **{name: Command(name, help, f"firstfault_server.offline.commands:{name}_main") for name, help in offline.items()},
+    }
