@@ -155,11 +155,6 @@ async def main(host: str, port: int, rate: float, seconds: float, as_text: bool)
     took = time.monotonic() - start
     p50, p99 = (latencies[int(len(latencies) * share)] * 1e3 for share in (0.5, 0.99))
     summary = {**counts, "seconds": took, "p50_ms": p50, "p99_ms": p99}
-        **counts,
-        "seconds": took,
-        "p50_ms": latencies[len(latencies) // 2] * 1e3,
-        "p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,
-    }
     sys.stdout.write(json.dumps(summary) + "\n")
 
 
