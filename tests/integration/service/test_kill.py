@@ -79,7 +79,7 @@ def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
         assert made.status_code == 201, made.text
         stream = Stream(service.otlp_url, "streaming", ranks=16, points_per_second=POINTS_PER_SECOND)
         before: dict[str, str] = {}
-        crashes: list[threading.Thread] = []
+        crashes: list[threading.Timer] = []
         try:
             for number in range(rounds):
                 run = f"crashed-{number}"
