@@ -23,7 +23,7 @@ _AUTOSTART_DIR = Path(__file__).with_name("autostart")
 
 def main(args: list[str]) -> int:
     """`firstfault run [--run-id ID] [--name N] [--capture-stderr] -- CMD …`; returns CMD's status, or dies of CMD's signal."""
-    options, command = _parse(args)
+    options, command = parse(args)
     if os.environ.get("FIRSTFAULT_DISABLED") == "1":
         return _become(command)
     launch_dir = _make_launch_dir()
@@ -48,7 +48,8 @@ def environment(environ: Mapping[str, str], *, run_id: str | None, name: str | N
     return changed
 
 
-def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Options of `run` itself, and the command; ends the process with status 2 on a usage error."""
     parser = argparse.ArgumentParser(
         prog="firstfault run", usage="firstfault run [--run-id ID] [--name N] [--capture-stderr] -- CMD ...", description=HELP
     )

@@ -177,7 +177,14 @@ class Sidecar:
     def _status(self) -> Status | None:
         if self._launched is not None and (left := self._launched.read(self._config.pid)) is not None:
             return left
-        return self._process.status() or status_from_launcher(self._last_lines(), self._config.pid)
+        exact = self._process.status()
+        if exact is not None:
+            return exact
+        # The C library's word on an orderly exit; a crash in a destructor after it would be seen only by the two above.
+        reading = self._read_beacon()
+        if reading is not None and reading.status is not None:
+            return Status(code=reading.status)
+        return status_from_launcher(self._last_lines(), self._config.pid)
 
     def _explained(self) -> bool:
         """The process itself or the scheduler said why, so that nobody needs to wait for the status."""
