@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from firstfault import _capture
@@ -82,10 +83,9 @@ def test_locals_tell_types_and_never_run_code() -> None:
 
 
 def test_arrays_tell_shape_and_dtype() -> None:
-    numpy = pytest.importorskip("numpy")
     assert _capture.describe(numpy.zeros((2, 3), dtype="float32")) == "numpy.ndarray[2, 3] float32"
 
-    class Sub(numpy.ndarray):  # type: ignore[misc]
+    class Sub(numpy.ndarray[Any, Any]):
         @property
         def shape(self) -> Any:
             raise AssertionError("a subclass's attribute was read")
@@ -183,7 +183,8 @@ def test_odd_texts_are_mended_and_bounded() -> None:
     assert _capture.message_of(ValueError("a\udc80b")) == "a\\udc80b"
     assert len(_capture.message_of(ValueError("x" * 10**6))) == _capture.MESSAGE_LIMIT
     error = ValueError("m")
-    error.__notes__ = ["first", 3, "second"]  # type: ignore[attr-defined]
+    notes: Any = ["first", 3, "second"]
+    error.__notes__ = notes
     assert _capture.capture(error).notes == ("first", "second")
 
 
