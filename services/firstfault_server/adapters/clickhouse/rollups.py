@@ -41,9 +41,9 @@ class ClickHouseAggregateStore:
         for start in range(0, len(rollups), BATCH_ROWS):
             batch = rollups[start : start + BATCH_ROWS]
             try:
-                self._engine.insert(self._table, ROLLUP_COLUMNS, _columns(batch))
+                self._engine.insert(self._table, list(ROLLUP_COLUMNS), _values(batch))
             except UnicodeEncodeError:
-                self._engine.insert(self._table, ROLLUP_COLUMNS, _columns([escaped(rollup) for rollup in batch]))
+                self._engine.insert(self._table, list(ROLLUP_COLUMNS), _values([escaped(rollup) for rollup in batch]))
 
     def series(self, query: SeriesQuery) -> dict[tuple[int | None, str], list[SeriesPoint]]:
         """Buckets by (rank, process); empty buckets are left out. Raises StoreUnavailable."""
@@ -133,30 +133,34 @@ class ClickHouseAggregateStore:
         return [(partition, size) for partition, size in rows]
 
 
-def _columns(rollups: Sequence[model.Rollup]) -> list[list[Any]]:
-    """Values in the order of ROLLUP_COLUMNS; what no column holds becomes the nearest that it does."""
+def _values(rollups: Sequence[model.Rollup]) -> list[Any]:
+    """Values in the order of ROLLUP_COLUMNS, row after row; what no column holds becomes the nearest that it does."""
     return [
-        [rollup.tenant for rollup in rollups],
-        [rollup.run for rollup in rollups],
-        [rollup.metric for rollup in rollups],
-        [NO_RANK if rollup.rank is None else min(max(rollup.rank, NO_RANK + 1), _HIGHEST) for rollup in rollups],
-        [rollup.process for rollup in rollups],
-        [rollup.attributes for rollup in rollups],
-        [_time(rollup.window_ns) for rollup in rollups],
-        [rollup.position for rollup in rollups],
-        [rollup.node for rollup in rollups],
-        [rollup.count for rollup in rollups],
-        [rollup.sum for rollup in rollups],
-        [rollup.sumsq for rollup in rollups],
-        [rollup.min for rollup in rollups],
-        [rollup.max for rollup in rollups],
-        [rollup.first for rollup in rollups],
-        [_time(rollup.first_ns) for rollup in rollups],
-        [rollup.last for rollup in rollups],
-        [_time(rollup.last_ns) for rollup in rollups],
-        [rollup.nonfinite for rollup in rollups],
-        [rollup.step_min for rollup in rollups],
-        [rollup.step_max for rollup in rollups],
+        value
+        for rollup in rollups
+        for value in (
+            rollup.tenant,
+            rollup.run,
+            rollup.metric,
+            NO_RANK if rollup.rank is None else min(max(rollup.rank, NO_RANK + 1), _HIGHEST),
+            rollup.process,
+            rollup.attributes,
+            _time(rollup.window_ns),
+            rollup.position,
+            rollup.node,
+            rollup.count,
+            rollup.sum,
+            rollup.sumsq,
+            rollup.min,
+            rollup.max,
+            rollup.first,
+            _time(rollup.first_ns),
+            rollup.last,
+            _time(rollup.last_ns),
+            rollup.nonfinite,
+            rollup.step_min,
+            rollup.step_max,
+        )
     ]
 
 

@@ -76,4 +76,4 @@ def migrate(engine: Engine, database: str) -> None:
     for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
         for statement in statements:
             engine.command(statement.replace("TABLE IF NOT EXISTS ", f"TABLE IF NOT EXISTS {database}.", 1))
-        engine.insert(f"{database}.schema_version", {"version": "UInt32"}, [[number]])
+        engine.insert(f"{database}.schema_version", ["version"], [number])
