@@ -56,9 +56,11 @@ class Mesh:
         total = values.astype(np.float64, copy=True)
         current = -1
         try:
-            for current, peer in self._peers.items():
+            for rank, peer in self._peers.items():
+                current = rank
                 _send(peer, (self._sequence, values.tolist()))
-            for current, peer in self._peers.items():
+            for rank, peer in self._peers.items():
+                current = rank
                 sequence, theirs = _receive(peer)
                 if sequence != self._sequence:
                     raise RuntimeError(f"all_reduce {self._sequence}: rank {current} is in all_reduce {sequence}")
