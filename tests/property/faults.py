@@ -480,7 +480,7 @@ CASES = [
     Case(
         name="bare exit",
         build=bare_exit_status,
-        until=50,
+        until=48.5,
         run_state="running",
         expected=[Expected(symptom="unknown", rank=1, roles={1: "initiating"})],
     ),

@@ -124,6 +124,8 @@ def _silence_scope(verdict: Verdict, ranks: Sequence[RankObservation], same: Seq
     quiet = {own.index for own in same}
     whole = all(i in quiet for i, seen in enumerate(ranks) if seen.node in nodes and not seen.ended and not seen.never_seen)
     verdict.rank, verdict.process = None, ""
+    # Nobody spoke, so there is no order of speaking.
+    verdict.candidates.sort()
     if len(nodes) > 1:
         verdict.symptom, verdict.scope = "telemetry_lost", "all"
         verdict.why = (

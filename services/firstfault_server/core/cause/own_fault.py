@@ -31,7 +31,7 @@ class Own(msgspec.Struct, kw_only=True):
 
     def order(self) -> tuple[int, int, int, str]:
         """Who comes first; a death may have happened before it was noticed, so it precedes errors that may be its consequence."""
-        time_ns = self.time_ns - NOTICE_NS if self.fault.kind in _SUDDEN else self.time_ns
+        time_ns = self.time_ns - NOTICE_NS if self.fault.kind in ("signal", "silence") else self.time_ns
         return (time_ns, -self.trust, self.index, self.fault.id)
 
 

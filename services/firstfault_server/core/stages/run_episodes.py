@@ -160,7 +160,7 @@ def _clean(member: Member) -> bool:
 def _show(state: RunState, episode: Episode, now_ns: int, limits: Thresholds) -> None:
     """Give an episode its number: that of an earlier attempt's episode with the same fingerprint, else the next one.
 
-    Reactions alone wait a moment for their cause, so that the number rests on what failed.
+    Reactions and bare exit statuses wait a moment for their cause, so that the number rests on what failed.
     """
     verdict = episode.verdict
     if verdict is None or episode.life in ("none", "withdrawn"):
@@ -177,16 +177,17 @@ def _show(state: RunState, episode: Episode, now_ns: int, limits: Thresholds) ->
         ),
         0,
     )
-    shared = any(other is not episode and other.number == episode.number for other in state.episodes)
+    taken = max([*state.issues, *(other.number for other in state.episodes)], default=0)
     if episode.number:
-        if episode.life == "provisional" and twin and twin != episode.number:
+        shared = any(other.number == episode.number and other.attempt < episode.attempt for other in state.episodes)
+        if episode.life in OPEN and twin:
             episode.number = twin
-        elif episode.life == "provisional" and shared and not twin and _differs(state, episode):
-            episode.number = max(state.issues, default=0) + 1
+        elif episode.life in OPEN and shared and _differs(state, episode):
+            episode.number = taken + 1
         return
-    certain = verdict.certain or episode.life != "provisional"
-    if certain or now_ns >= episode.evidence_ns + nanoseconds(limits.settle_s):
-        taken = max([*state.issues, *(other.number for other in state.episodes)], default=0)
+    bare = verdict.fault is not None and verdict.fault.kind == "exit"
+    hasty = episode.life == "provisional" and (bare or not verdict.certain)
+    if not hasty or now_ns >= episode.evidence_ns + nanoseconds(limits.settle_s):
         episode.number = twin or taken + 1
 
 
@@ -194,7 +195,7 @@ def _differs(state: RunState, episode: Episode) -> bool:
     return all(
         other.fingerprint.id != episode.fingerprint.id
         for other in state.episodes
-        if other is not episode and other.number == episode.number
+        if other.number == episode.number and other.attempt < episode.attempt
     )
 
 

@@ -166,7 +166,7 @@ class Renderer:
                     node=fact.node,
                     time=fact.time_ns,
                     source="kernel",
-                    role=role,  # type: ignore[arg-type]
+                    role=role,
                 )
                 rows.append(((0 if role == "initiating" else 3, fact.time_ns, fact.id), fact_row))
         for number in state.numbers.values():
@@ -220,9 +220,7 @@ def _closed(issue: Issue | None, episodes: Sequence[Episode], now_ns: int) -> mo
     if issue is None or issue.last.state == "resolved":
         return None
     why = episodes[-1].why if episodes else "counted with the incident that has the same fingerprint"
-    return msgspec.structs.replace(
-        issue.last, state="resolved", page=False, resolved_at=now_ns, resolved_why=f"withdrawn: {why}", updated_at=now_ns
-    )
+    return msgspec.structs.replace(issue.last, state="resolved", resolved_at=now_ns, resolved_why=f"withdrawn: {why}", updated_at=now_ns)
 
 
 def _aged(issue: Issue | None, episode: Episode, now_ns: int) -> model.Incident | None:

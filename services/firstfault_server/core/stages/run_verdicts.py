@@ -69,7 +69,7 @@ def silence(state: RunState, member: Member, limits: Thresholds) -> Fault:
         kind="silence",
         symptom="process_killed",
         role="unknown",
-        time_ns=member.received_ns,
+        time_ns=member.time_ns or member.received_ns,
         received_ns=silence_ns(state, member, limits),
         text=f"no sign of life for {limits.silence_s:g} s, and no exit record",
         source="heartbeats",

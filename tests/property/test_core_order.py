@@ -1,0 +1,46 @@
+"""The same records give the same incidents: in any order of arrival, delivered twice, with state restored at any point."""
+
+import os
+from functools import cache
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firstfault_server.tables import Tables, load_tables
+from tests.property.faults import CASES, Case
+from tests.property.scripts import Arrival, Driver, same
+
+CASE_COUNT = int(os.environ.get("FIRSTFAULT_CASES", "25"))
+
+
+@cache
+def tables() -> Tables:
+    return load_tables()
+
+
+@cache
+def in_order(name: str) -> list[tuple[object, ...]]:
+    case = next(case for case in CASES if case.name == name)
+    return _incidents(case, Arrival())
+
+
+def _incidents(case: Case, arrival: Arrival) -> list[tuple[object, ...]]:
+    outcome = Driver(tables=tables()).play([case.build()], case.until, arrival)
+    assert outcome.failures == {}
+    return [same(one) for one in outcome.incidents()]
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> Arrival:
+    return Arrival(
+        jitter_s=draw(st.sampled_from([0.0, 0.5, 1.5, 3.0])),
+        repeats=draw(st.sampled_from([0.0, 0.2, 1.0])),
+        seed=draw(st.integers(0, 10**6)),
+        snapshots=sorted(draw(st.lists(st.floats(0.5, 90.0), max_size=4))),
+    )
+
+
+@settings(max_examples=CASE_COUNT, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=st.sampled_from(CASES), arrival=arrivals())
+def test_any_arrival_gives_the_same_incidents(case: Case, arrival: Arrival) -> None:
+    assert _incidents(case, arrival) == in_order(case.name)
