@@ -21,12 +21,14 @@ LONGEST_MESSAGE: Final = 8192
 """Characters kept of a message."""
 
 HEADER: Final = "Traceback (most recent call last)"
-_FRAME: Final = re.compile(r'\s{0,40}File "(?P<file>[^"\n]{1,1000})", ?line {1,20}(?P<line>\d{1,9})(?:,? in (?P<function>.{0,300}))?\s*$')
+_FRAME: Final = re.compile(
+    r'\s{0,40}File "(?P<file>[^"\n]{1,1000})", ?line {1,20}(?P<line>\d{1,9})(?:,? in(?: (?P<function>.{0,300}))?)?\s*$'
+)
 _SPLIT_FRAME: Final = re.compile(r'\s{0,40}File "(?P<file>[^"\n]{1,1000})",?\s*$')
 _SPLIT_NAME: Final = re.compile(
-    r'\s{0,40}"(?P<file>[^"\n]{1,1000})",?(?: line {1,4}(?P<line>\d{1,9})(?:, in (?P<function>.{0,300}))?)?\s*$'
+    r'\s{0,40}"(?P<file>[^"\n]{1,1000})",?(?: line {1,4}(?P<line>\d{1,9})(?:, in(?: (?P<function>.{0,300}))?)?)?\s*$'
 )
-_SPLIT_REST: Final = re.compile(r"\s{0,40}line {1,20}(?P<line>\d{1,9})(?:,? in (?P<function>.{0,300}))?\s*$")
+_SPLIT_REST: Final = re.compile(r"\s{0,40}line {1,20}(?P<line>\d{1,9})(?:,? in(?: (?P<function>.{0,300}))?)?\s*$")
 _NOTEBOOK_FRAME: Final = re.compile(
     r"(?P<file><ipython-input-[\w-]{1,60}>|<timed \w{1,20}>|[~/][^\s:()]{1,500}\.py|[A-Za-z]:\\[^:()]{1,500}\.py"
     r"|/tmp/ipykernel_[^\s()]{1,200})"
@@ -63,6 +65,7 @@ _NOISE: Final = re.compile(
     r"\[[A-Z]{1,8}\]|\[\d{4}-|\d{4}-\d\d-\d\d|\*{3,}|={5,}|-{5,}|\$ |>>> |srun: |slurmstepd: |mpirun|frame #\d|Sending process|Primary job|"
     r"Killing subprocess|[EWIF]\d{4} |\[[EWIF] ?\d{0,4} ?\w)"
 )
+_PROGRESS_BAR: Final = re.compile(r"\s{0,8}\d{1,3}%\|")
 _GROUP_EDGE: Final = re.compile(r"\s{0,40}(?:\| {0,4}|\+ (?=Exception Group Traceback)|\+-\+-{4,}|\+-{4,})")
 _BOX: Final = "│╭╰┃┏┗|"
 
@@ -339,12 +342,8 @@ class CrashParser:
         new = _BARE.match(bare) if not indented else None
         if new is not None and _same(new, done):
             return
-        if (
-            self._blank
-            or self._run_on >= MOST_CONTINUATION
-            or new is not None
-            or (not indented and (_NOISE.match(bare) or self._run_on >= 12))
-        ):
+        noise = _PROGRESS_BAR.match(text) is not None or (not indented and _NOISE.match(bare) is not None)
+        if self._blank or self._run_on >= MOST_CONTINUATION or new is not None or noise or (not indented and self._run_on >= 12):
             # What follows a blank line may still be the inner traceback of an empty message; wait for it.
             if self._blank and (_terminated(done.message) or not done.message) and self._run_on < 4 and bare.startswith("-- Process"):
                 self._run_on += 1

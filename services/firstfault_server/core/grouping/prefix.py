@@ -37,7 +37,9 @@ _DMESG: Final = re.compile(r"(?:kernel: ?)?\[ {0,8}(?P<seconds>\d{1,9}\.\d{3,9})
 _DMESG_DATE: Final = re.compile(
     r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<month>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d) (?P<year>\d{4})\] ?"
 )
-_GLOG: Final = re.compile(r"\[?[EWIF] ?(?:\d{4} )?(?:\d{4}-\d\d-\d\d )?(?P<clock>\d\d:\d\d:\d\d)[.\d]{0,10}\s{1,3}(?:\d{1,9} )?")
+_GLOG: Final = re.compile(
+    r"\[?[EWIF] ?(?:\d{4} )?(?:\d{4}-\d\d-\d\d )?(?P<clock>\d\d:\d\d:\d\d)[.\d]{0,10}\s{1,3}(?:\d{1,9} {1,4}(?=[\w./-]{1,100}:\d))?"
+)
 _NCCL: Final = re.compile(
     r"(?P<host>[A-Za-z][\w.-]{0,100}):(?P<pid>\d{1,9}):(?P<thread>\d{1,9}) \[(?P<gpu>\d{1,3})\] (?=NCCL |misc|transport)"
 )
@@ -127,7 +129,7 @@ def _step(text: str, found: Prefixed) -> str | None:
         if text.startswith(">>>"):
             return None
     elif first.isupper():
-        for expression in (_SYSLOG, _LEVEL, _NCCL):
+        for expression in (_SYSLOG, _GLOG, _LEVEL, _NCCL):
             if (hit := expression.match(text)) is not None:
                 return _take(expression, hit, text, found)
         return None
@@ -156,9 +158,6 @@ def _take(expression: "re.Pattern[str]", hit: "re.Match[str]", text: str, found:
         return rest
     if found.time_ns is None and (groups.get("clock") or groups.get("seconds")):
         found.time_ns = _time(groups)
-    if expression is _GLOG and text.startswith("["):
-        # `[E424 01:11:21.16 ProcessGroupNCCL.cpp:629] text`: the place stays, it tells what speaks.
-        return rest
     return rest if rest != text else None
 
 
