@@ -77,6 +77,7 @@ class _Case:
         self._facts: list[NodeFact] = []
         self._by_id: dict[str, tuple[LogSummary, Seen]] = {}
         self._exceptions: dict[str, model.ExceptionInfo] = {}
+        self._pids: dict[str, str] = {}
         self.telling = False
         self.survived = True
         self._gather()
@@ -126,6 +127,8 @@ class _Case:
         key = (rank, "" if rank is not None else log.source)
         observed = self._observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}" if rank is not None else log.source))
         observed.node = observed.node or seen.node
+        if reading.pattern == "exit-signal" and (pid := reading.facts.get("pid")):
+            self._pids[pid] = observed.process
         kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS else "log"
         ignored = seen.crash is not None and seen.crash.ignored
         observed.faults.append(
@@ -180,6 +183,7 @@ class _Case:
     def judged(self) -> tuple[Verdict, tuple[LogSummary, Seen] | None]:
         """The verdict, and what stands for the failure."""
         observations = list(self._observed.values()) or [RankObservation(rank=None, process="job")]
+        self._place_facts()
         verdict = decide(observations, facts=self._facts, exceptions=self._exceptions)
         verdict = self._without_clocks(verdict)
         lead_id = verdict.fault.id if verdict.fault is not None else verdict.fact.id if verdict.fact is not None else ""
@@ -187,6 +191,16 @@ class _Case:
         if verdict.symptom == "unknown" and lead is not None and lead[1].reading.symptom:
             verdict.symptom = lead[1].reading.symptom
         return verdict, lead
+
+    def _place_facts(self) -> None:
+        """Kernel facts belong to the process whose pid they name; among logs without times they count as of the death they explain."""
+        timed = all(log.timed for log in self._logs)
+        deaths = [fault.time_ns for seen in self._observed.values() for fault in seen.faults if fault.kind == "signal"]
+        for fact in self._facts:
+            pid = self._by_id[fact.id][1].reading.facts.get("pid", "")
+            fact.process = self._pids.get(pid, "")
+            if not timed and deaths:
+                fact.time_ns = fact.received_ns = min(deaths)
 
     def _without_clocks(self, verdict: Verdict) -> Verdict:
         """Files without times have no order among each other: two ranks with faults of their own stay candidates."""

@@ -18,7 +18,7 @@ MOST_SEEN: Final = 4000
 MOST_ALIKE: Final = 8
 """Observations kept per stream and pattern."""
 MOST_STREAMS: Final = 20_000
-_STRUCTURE: Final = ("traceback (most recent", 'file "', "error", "exception", "interrupt", "died", "restart", "resum", "requeu", "exitcode")
+_STRUCTURE: Final = ("traceback (most recent", 'file "', "error", "exception", "interrupt", "died", "restart", "resum", "requeu", "exitcode", "rank  ", "host  ")
 """What lines hold that matter to the parser or to the course of the job, whatever the patterns say; lower case."""
 _PROGRESS_WORDS: Final = ("step", "iter", "epoch", "batch", "%|")
 _REMEMBERED: Final = 20_000
@@ -147,7 +147,7 @@ class LogReader:
         if parser is None:
             parser = self._parsers[stream] = CrashParser()
         was = parser.busy
-        for crash in parser.feed(body, number):
+        for crash in parser.feed(body, number, line.marked):
             self._crash(crash, line, stream)
         if parser.busy != was:
             self._busy += 1 if parser.busy else -1

@@ -60,7 +60,8 @@ _RAISE: Final = re.compile(r"\s{0,40}raise ")
 CAUSE: Final = "The above exception was the direct cause of the following exception"
 CONTEXT: Final = "During handling of the above exception, another exception occurred"
 _NOISE: Final = re.compile(
-    r"(?:\s{0,4}\d{1,3}%\||Epoch[ :]|Process finished|wandb: |terminate called|Exception ignored|"
+    r"(?:\s{0,4}\d{1,3}%\||(?i:global[ _]?step|step|iter(?:ation)?|epoch|batch)s?[ :=\[#]{1,3}\d|"
+    r"Process finished|wandb: |terminate called|Exception ignored|"
     r"ERROR[:\s]|WARNING[:\s]|INFO[:\s]|DEBUG[:\s]|"
     r"\[[A-Z]{1,8}\]|\[\d{4}-|\d{4}-\d\d-\d\d|\*{3,}|={5,}|-{5,}|\$ |>>> |srun: |slurmstepd: |mpirun|frame #\d|Sending process|Primary job|"
     r"Killing subprocess|[EWIF]\d{4} |\[[EWIF] ?\d{0,4} ?\w)"
@@ -130,6 +131,8 @@ class CrashParser:
         """Complete, waiting for the exception that chains to it."""
         self._ignored = False
         self._took = False
+        self._marked = False
+        self._named_marked = False
 
     @property
     def busy(self) -> bool:
@@ -141,8 +144,9 @@ class CrashParser:
         """Whether the line just taken belongs to a traceback or a message."""
         return self._took
 
-    def feed(self, line: str, number: int) -> list[Crash]:
-        """Take one line without its prefix and line end."""
+    def feed(self, line: str, number: int, marked: bool = False) -> list[Crash]:
+        """Take one line without its prefix and line end; `marked`: a time or level stood in front of it."""
+        self._marked = marked
         out: list[Crash] = []
         text = _unboxed(line)
         self._took = True
@@ -321,6 +325,7 @@ class CrashParser:
         self._open = None
         self._run_on = 0
         self._blank = False
+        self._named_marked = self._marked
 
     def _after(self, text: str, number: int, out: list[Crash]) -> None:
         """A message may run on; then a chain may go on."""
@@ -341,6 +346,11 @@ class CrashParser:
         indented = text.startswith(("  ", "\t"))
         new = _BARE.match(bare) if not indented else None
         if new is not None and _same(new, done):
+            return
+        if self._marked and not self._named_marked:
+            # The message had no time or level in front, this line has: another entry of the log.
+            self._flush(out)
+            self._idle(text, number, out)
             return
         noise = _PROGRESS_BAR.match(text) is not None or (not indented and _NOISE.match(bare) is not None)
         if self._blank or self._run_on >= MOST_CONTINUATION or new is not None or noise or (not indented and self._run_on >= 12):
@@ -377,6 +387,7 @@ class CrashParser:
                 return
             self._done = Crash(type=name, message=message[:LONGEST_MESSAGE], first_line=number, last_line=number, bare=True)
             self._took = True
+            self._named_marked = self._marked
             self._run_on = 0
             self._blank = False
 

@@ -49,6 +49,8 @@ _LEVEL: Final = re.compile(
 _QUOTE: Final = re.compile(r"(?:> ?){1,3}(?!>)")
 _MONTHS: Final = {name: i for i, name in enumerate(("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}
 
+_ENTRY: Final = (_ISO, _CLOCK, _US_DATE, _SYSLOG, _DMESG, _DMESG_DATE, _GLOG, _LEVEL)
+
 _JSON_BODY: Final = ("message", "msg", "log", "body", "text", "event")
 _JSON_TRACE: Final = ("exc_info", "exception", "stack_trace", "traceback", "stacktrace", "exc_text", "stack_info", "error")
 _JSON_TIME: Final = ("timestamp", "time", "ts", "@timestamp", "asctime", "created", "datetime")
@@ -66,6 +68,8 @@ class Prefixed(msgspec.Struct, kw_only=True):
     """Process id or actor where a prefix names one: separates streams that have no rank."""
     time_ns: int | None = None
     """Nanoseconds since the epoch; of clock-only prefixes since midnight, of dmesg since boot."""
+    marked: bool = False
+    """A time or a level stood in front: a log entry begins here."""
     more: list[str] = []
     """Further lines that one JSON line held (its traceback)."""
 
@@ -156,6 +160,7 @@ def _take(expression: "re.Pattern[str]", hit: "re.Match[str]", text: str, found:
         found.process = f"{groups.get('name') or groups.get('host') or ''}:{groups['pid']}"
     if expression is _NCCL:
         return rest
+    found.marked = found.marked or expression in _ENTRY
     if found.time_ns is None and (groups.get("clock") or groups.get("seconds")):
         found.time_ns = _time(groups)
     return rest if rest != text else None
