@@ -16,6 +16,8 @@ SIGNALS: Final = {
 SIGKILL: Final = 9
 _STOPS: Final = frozenset({1, 2, 15})
 _CRASHES: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
+_OOM: Final = "out-of-memory"
+"""What the sidecar writes when the kernel or the memory cgroup told it of an oom-kill."""
 _STATES: Final[dict[str, RunState]] = {"preempted": "preempted", "cancelled": "cancelled", "time_limit": "time_limit"}
 
 
@@ -34,7 +36,10 @@ class Ending(msgspec.Struct, kw_only=True, frozen=True):
 
 def ending(state: str, code: int | None, signal: int | None, reason: str = "") -> Ending:
     """Read one exit record. Shells and containers report a signal as status 128 + number, `subprocess` as a negative one."""
-    if signal is None and code is not None:
+    if state == "failed" and signal is not None and signal in _STOPS:
+        # It failed by itself and was stopped on its way out.
+        signal = None
+    elif signal is None and code is not None:
         signal = code - 128 if 128 < code < 160 else -code if code < 0 else None
     said = f": {reason}" if reason else ""
     if state in _STATES:
@@ -43,7 +48,7 @@ def ending(state: str, code: int | None, signal: int | None, reason: str = "") -
         stopped: RunState = "cancelled" if signal == 2 else "killed"
         return Ending(kind="stop", state=stopped, symptom="preempted", signal=signal, text=f"ended by {signal_name(signal)}{said}")
     if signal is not None:
-        symptom = "process_crashed" if signal in _CRASHES else "process_killed"
+        symptom = "host_oom" if _OOM in reason else "process_crashed" if signal in _CRASHES else "process_killed"
         return Ending(kind="fault", state="killed", symptom=symptom, signal=signal, text=f"killed by {signal_name(signal)}{said}")
     if state == "finished" and not code:
         return Ending(kind="clean", state="finished", text="finished" + said)
@@ -54,7 +59,11 @@ def ending(state: str, code: int | None, signal: int | None, reason: str = "") -
     if code == 0 and state != "killed":
         return Ending(kind="clean", state="finished", text="finished" + said)
     return Ending(
-        kind="fault", state="killed", symptom="process_killed", text=f"gone, with neither exit status nor signal known{said}", known=False
+        kind="fault",
+        state="killed",
+        symptom="host_oom" if _OOM in reason else "process_killed",
+        text=f"gone, with neither exit status nor signal known{said}",
+        known=False,
     )
 
 

@@ -8,8 +8,8 @@ from firstfault_server.core.cause.observation import Fault, NodeFact, RankObserv
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.thresholds import Thresholds, nanoseconds
 
-NOTICE_NS = 3 * SECOND_NS
-"""A death is noticed up to this much after it happened (the sidecar looks every two seconds)."""
+NOTICE_NS = SECOND_NS // 2
+"""A death may be noticed this much after it happened, where a sidecar has to poll the process table."""
 _SUDDEN = ("signal", "exit", "silence")
 _GENERIC = frozenset({"python_error", "unknown", ""})
 
@@ -31,7 +31,7 @@ class Own(msgspec.Struct, kw_only=True):
 
     def order(self) -> tuple[int, int, int, str]:
         """Who comes first; a death may have happened before it was noticed, so it precedes errors that may be its consequence."""
-        time_ns = self.time_ns - NOTICE_NS if self.fault.kind in ("signal", "silence") else self.time_ns
+        time_ns = self.time_ns - NOTICE_NS if self.fault.kind == "signal" else self.time_ns
         return (time_ns, -self.trust, self.index, self.fault.id)
 
 
