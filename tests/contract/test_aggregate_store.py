@@ -113,10 +113,12 @@ def test_values_that_are_not_finite(store: AggregateStore) -> None:
     assert store.ranks("acme", "r-1", "train.loss")[0]["last"] == math.inf
 
 
-def test_a_last_value_that_is_not_known_wins_by_time(store: AggregateStore) -> None:
-    store.write_rollups([rollup(0, position="a", last=1.0, last_ns=NOW_NS), rollup(0, position="b", last=None, last_ns=NOW_NS + 1)])
+def test_the_latest_known_value_is_the_last(store: AggregateStore) -> None:
+    lasts = [rollup(0, position=f"{age}", last=float(age), last_ns=NOW_NS - age) for age in (2, 1, 3)]
+    store.write_rollups([*lasts, rollup(0, position="none", last=None, last_ns=NOW_NS)])
     (points,) = store.series(LOSS).values()
-    assert points[0].last is None
+    assert points[0].last == 1.0
+    assert store.ranks("acme", "r-1", "train.loss")[0]["last"] == 1.0
 
 
 def test_series_are_told_apart_by_rank_and_process(store: AggregateStore) -> None:

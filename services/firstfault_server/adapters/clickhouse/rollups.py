@@ -20,7 +20,7 @@ _FROM: Final = "FROM {database}.rollup FINAL"
 _ONE_SERIES: Final = "tenant = {tenant:String} AND run = {run:String} AND metric = {metric:String}"
 _SETTINGS: Final = "SETTINGS do_not_merge_across_partitions_select_final = 1"
 _SUMS: Final = """sum(count), sumKahan(total) / nullIf(sum(count) - sum(nonfinite), 0), min(lowest), max(highest),
-    argMax(tuple(last), (last_ns, position)).1, sum(nonfinite), min(step_min), max(step_max), max(last_ns)"""
+    argMax(last, last_ns), sum(nonfinite), min(step_min), max(step_max), max(last_ns)"""
 
 
 class ClickHouseAggregateStore:

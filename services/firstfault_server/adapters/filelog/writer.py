@@ -21,7 +21,7 @@ class Waiting(NamedTuple):
     """Frames of one append and the future of the task that waits for them."""
 
     data: bytes
-    count: int
+    entries: int
     done: "asyncio.Future[None]"
     loop: asyncio.AbstractEventLoop
 
@@ -89,7 +89,7 @@ class Writer:
             last = time.monotonic()
             error = self._write(group)
             self._release(group, error)
-            self._on_group(0 if error else sum(w.count for w in group), sum(len(w.data) for w in group), time.monotonic() - last)
+            self._on_group(0 if error else sum(w.entries for w in group), sum(len(w.data) for w in group), time.monotonic() - last)
 
     def _take(self) -> list[Waiting]:
         total = 0

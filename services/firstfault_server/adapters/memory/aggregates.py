@@ -90,14 +90,14 @@ class MemoryAggregateStore:
 
 def _point(time_ns: int, deltas: list[model.Rollup]) -> SeriesPoint:
     finite = sum(delta.count - delta.nonfinite for delta in deltas)
-    latest = max(deltas, key=lambda delta: (delta.last_ns, delta.position))
+    known = [delta for delta in deltas if delta.last is not None]
     return SeriesPoint(
         time_ns=time_ns,
         count=sum(delta.count for delta in deltas),
         mean=math.fsum(delta.sum for delta in deltas) / finite if finite else None,
         min=min(_known(delta.min for delta in deltas), default=None),
         max=max(_known(delta.max for delta in deltas), default=None),
-        last=latest.last,
+        last=max(known, key=lambda delta: delta.last_ns).last if known else None,
         nonfinite=sum(delta.nonfinite for delta in deltas),
         step_min=min(_known(delta.step_min for delta in deltas), default=None),
         step_max=max(_known(delta.step_max for delta in deltas), default=None),
