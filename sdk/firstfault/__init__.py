@@ -18,7 +18,7 @@ from firstfault._lifecycle import Lifecycle as _Lifecycle
 
 __all__ = ["capture_exception", "event", "flush", "init", "log", "phase", "shutdown"]
 
-_lifecycle = _Lifecycle()
+_current = _Lifecycle()
 
 
 def init(
@@ -36,7 +36,7 @@ def init(
     `endpoint` is an OTLP/HTTP base URL (default: FIRSTFAULT_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT, http://127.0.0.1:4318).
     `attributes` are added to the OpenTelemetry resource. `sidecar` False: no watcher process, so death by a signal goes unseen.
     """
-    _lifecycle.init(run_id, run_name, endpoint, api_key, attributes, sidecar)
+    _current.init(run_id, run_name, endpoint, api_key, attributes, sidecar)
 
 
 def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -46,7 +46,7 @@ def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
     `step_time` …) get the conventions' names, others stay. Tensors on an accelerator are left out and counted, since reading
     them would make the training wait.
     """
-    _lifecycle.log(metrics, step)
+    _current.log(metrics, step)
 
 
 class phase:
@@ -60,28 +60,28 @@ class phase:
         self._expect_s = float(expect_s) if isinstance(expect_s, (int, float)) else None
 
     def __enter__(self) -> "phase":
-        _lifecycle.phase_begins(self._name, self._expect_s)
+        _current.phase_begins(self._name, self._expect_s)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _lifecycle.phase_ends(self._name, error)
+        _current.phase_ends(self._name, error)
 
 
 def event(name: str, attributes: Mapping[str, Any] | None = None) -> None:
     """Record that something happened; attribute values are texts, numbers or lists of them."""
-    _lifecycle.event(name, attributes)
+    _current.event(name, attributes)
 
 
 def capture_exception(error: BaseException | None = None) -> None:
     """Report an exception that the program handles; without an argument, the one being handled."""
-    _lifecycle.captured(error)
+    _current.captured(error)
 
 
 def flush(timeout_s: float = 2.0) -> bool:
     """Wait until everything recorded so far was delivered; False when that took longer or failed."""
-    return _lifecycle.flush(timeout_s)
+    return _current.flush(timeout_s)
 
 
 def shutdown() -> None:
     """Deliver what is left, say that the process finished, and stop reporting; later calls do nothing."""
-    _lifecycle.shutdown()
+    _current.shutdown()

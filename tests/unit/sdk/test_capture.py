@@ -86,7 +86,7 @@ def test_arrays_tell_shape_and_dtype() -> None:
     assert _capture.describe(numpy.zeros((2, 3), dtype="float32")) == "numpy.ndarray[2, 3] float32"
 
     class Sub(numpy.ndarray[Any, Any]):
-        @property
+        @property  # type: ignore[misc]
         def shape(self) -> Any:
             raise AssertionError("a subclass's attribute was read")
 

@@ -20,7 +20,7 @@ import firstfault
 from firstfault._beacon import Cell
 from firstfault.hooks import status
 firstfault.init(sidecar=False)
-client = firstfault._lifecycle.client
+client = firstfault._current.client
 client._detach_status = status.install(client.beacon.fd, 8 * int(Cell.STATUS))
 print(client.beacon.path, flush=True)
 os.read(int(os.environ["GO"]), 1)
