@@ -67,6 +67,12 @@ def test_the_timeline_holds_each_revision_once(stores: Stores) -> None:
     assert [item.revision for item in stores.incidents.revisions("acme", "i-0001")] == [1, 2, 4]
 
 
+def test_a_very_long_story_keeps_its_beginning_and_its_end(stores: Stores) -> None:
+    stores.incidents.write_incidents([incident(1, revision=revision) for revision in range(1, 301)])
+    kept = [item.revision for item in stores.incidents.revisions("acme", "i-0001")]
+    assert kept == [*range(1, 51), *range(151, 301)]
+
+
 def test_lists_are_newest_first_in_stable_pages(stores: Stores) -> None:
     stores.incidents.write_incidents([incident(number, opened_at=NOW_NS + number // 2) for number in range(7)])
     seen, after = [], None

@@ -80,6 +80,11 @@ class MemoryAggregateStore:
         with self._lock:
             self._deltas = {key: rollup for key, rollup in self._deltas.items() if rollup.window_ns >= before_ns}
 
+    def extents(self) -> list[tuple[int, int]]:
+        """(end, 0) of each window, oldest first: memory is not measured."""
+        with self._lock:
+            return sorted({(rollup.window_ns + 1, 0) for rollup in self._deltas.values()})
+
     def close(self) -> None:
         """Nothing to release."""
 

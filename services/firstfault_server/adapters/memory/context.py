@@ -75,6 +75,11 @@ class MemoryContextStore:
             state.dead_letters = {key: letter for key, letter in state.dead_letters.items() if letter.received_ns >= before_ns}
         return len(old)
 
+    def extents(self) -> list[tuple[int, int]]:
+        """(end, 0) of each event, oldest first: memory is not measured."""
+        with self._state.lock:
+            return sorted((event.received_ns + 1, 0) for event in self._state.events.values())
+
     def _of(self, tenant: str) -> list[model.Event]:
         return [self._with_attempt(event) for event in self._state.events.values() if event.identity.tenant == tenant]
 

@@ -6,6 +6,7 @@ from typing import Final
 from firstfault_server.adapters.memory.state import State, copied, listed
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.documents import is_muted
+from firstfault_server.core.revisions import superfluous
 from firstfault_server.ports import Audit, Clock, ListQuery, NotFound, Page, VersionConflict
 
 REMEMBERED_NS: Final = 86_400 * model.SECOND_NS
@@ -25,6 +26,8 @@ class MemoryIncidentStore:
                 revisions = self._state.incidents.setdefault((incident.tenant, incident.id), {})
                 if not revisions or incident.revision >= max(revisions):
                     revisions[incident.revision] = copied(incident)
+                    for revision in superfluous(sorted(revisions)):
+                        del revisions[revision]
 
     def incident(self, tenant: str, incident_id: str) -> model.Incident:
         """Raises NotFound."""
@@ -51,7 +54,7 @@ class MemoryIncidentStore:
         return listed(query, search_fields.INCIDENT, rows, document)
 
     def revisions(self, tenant: str, incident_id: str) -> list[model.Incident]:
-        """Every stored revision, oldest first; empty for an unknown incident."""
+        """Every stored revision, oldest first; of very many the middle is gone (`core.revisions`). Empty for an unknown incident."""
         with self._state.lock:
             return [copied(incident) for _, incident in sorted(self._state.incidents.get((tenant, incident_id), {}).items())]
 

@@ -171,6 +171,11 @@ class SqliteContextStore:
         self._database.reclaim()
         return gone
 
+    def extents(self) -> list[tuple[int, int]]:
+        """(end, bytes) of each segment, oldest first: what `prune` to that time would free."""
+        with self._database.read() as reader:
+            return [(segment.last_received_ns + 1, segment.size) for segment in read_segments(reader)]
+
 
 class _Storable(msgspec.Struct):
     """An event with what its row needs."""

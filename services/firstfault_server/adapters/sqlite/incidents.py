@@ -9,6 +9,7 @@ from firstfault_server.adapters.sqlite.encoding import column, storable, unpack
 from firstfault_server.adapters.sqlite.indexing import index_document
 from firstfault_server.adapters.sqlite.search_sql import Condition, Terms, compile_expression
 from firstfault_server.core import model, search_fields
+from firstfault_server.core.revisions import superfluous
 from firstfault_server.ports import ListQuery, NotFound, Page
 
 
@@ -51,7 +52,7 @@ class SqliteIncidentStore:
         )
 
     def revisions(self, tenant: str, incident_id: str) -> list[model.Incident]:
-        """Every stored revision, oldest first; empty for an unknown incident."""
+        """Every stored revision, oldest first; of very many the middle is gone (`core.revisions`). Empty for an unknown incident."""
         with self._database.read() as reader:
             rows = reader.execute(
                 "SELECT record FROM incident_revision WHERE tenant = ? AND id = ? ORDER BY revision", (tenant, incident_id)
@@ -102,6 +103,7 @@ def put_incident(writer: sqlite3.Connection, incident: model.Incident) -> None:
         "INSERT OR REPLACE INTO incident_revision (tenant, id, revision, record) VALUES (?, ?, ?, ?)",
         (incident.tenant, incident.id, incident.revision, record),
     )
+    _drop_superfluous(writer, incident.tenant, incident.id)
     _index_incident(writer, row[0], incident, read_triage(writer, incident.tenant, incident.id))
 
 
@@ -136,6 +138,19 @@ def put_run(writer: sqlite3.Connection, run: model.RunStatus) -> None:
     writer.executemany(
         "INSERT INTO attempt (tenant, run, number, started_ns) VALUES (?, ?, ?, ?)",
         [(run.tenant, run.run, number, column(started)) for number, started in starts],
+    )
+
+
+def _drop_superfluous(writer: sqlite3.Connection, tenant: str, incident_id: str) -> None:
+    revisions = [
+        revision
+        for (revision,) in writer.execute(
+            "SELECT revision FROM incident_revision WHERE tenant = ? AND id = ? ORDER BY revision", (tenant, incident_id)
+        )
+    ]
+    writer.executemany(
+        "DELETE FROM incident_revision WHERE tenant = ? AND id = ? AND revision = ?",
+        [(tenant, incident_id, revision) for revision in superfluous(revisions)],
     )
 
 

@@ -1,0 +1,1 @@
+"""What keeps the stores as they should be: retention by age and size."""
