@@ -1,5 +1,6 @@
 """Broken OTLP on purpose: sound requests and what can happen to them on the way, drawn from a seeded generator."""
 
+import copy
 import gzip
 import json
 import random
@@ -100,6 +101,10 @@ def mutated_bytes(chance: random.Random, data: bytes, other: bytes = b"") -> byt
     return bytes(out)
 
 
+def _odd(chance: random.Random) -> Any:
+    return copy.deepcopy(chance.choice(ODD_VALUES))
+
+
 def mutated_tree(chance: random.Random, tree: Any) -> Any:
     """A JSON document with one to four odd values, lost or doubled parts."""
     for _ in range(chance.randint(1, 4)):
@@ -119,11 +124,11 @@ def mutated_tree(chance: random.Random, tree: Any) -> Any:
             case 0 if isinstance(node, dict):
                 del node[key]
             case 1 if isinstance(node, dict):
-                node[chance.choice(["unknown", "asInt", "asDouble", "value", "attributes", "time"])] = chance.choice(ODD_VALUES)
+                node[chance.choice(["unknown", "asInt", "asDouble", "value", "attributes", "time"])] = _odd(chance)
             case 2 if isinstance(node, list):
-                node.append(chance.choice(ODD_VALUES))
+                node.append(_odd(chance))
             case _:
-                node[key] = chance.choice(ODD_VALUES)
+                node[key] = _odd(chance)
     return tree
 
 
@@ -140,16 +145,7 @@ JSON: Final = {"content-type": "application/json"}
 
 def case(chance: random.Random, number: int) -> Case:
     """The next request: random bytes, broken bytes, broken documents, broken encodings, or one broken record among sound ones."""
-    kinds: list[Callable[[random.Random, int], Case]] = [
-        _noise,
-        _broken_protobuf,
-        _broken_json,
-        _broken_json_bytes,
-        _encoded,
-        _inside_json,
-        _inside_protobuf,
-    ]
-    return chance.choice(kinds)(chance, number)
+    return chance.choice(KINDS)(chance, number)
 
 
 def _signal(chance: random.Random) -> str:
@@ -168,9 +164,8 @@ def _broken_protobuf(chance: random.Random, number: int) -> Case:
 
 def _document(chance: random.Random, number: int) -> tuple[str, Any]:
     if chance.random() < 0.5:
-        return "metrics", json_metrics(
-            {"train.loss": [json_point(chance) for _ in range(3)], "m": [json_point(chance)]}, resource(f"f{number}")
-        )
+        gauges = {"train.loss": [json_point(chance) for _ in range(3)], "m": [json_point(chance)]}
+        return "metrics", json_metrics(gauges, resource(f"f{number}"))
     return "logs", json_logs([json_record(chance) for _ in range(3)], resource(f"f{number}"))
 
 
@@ -194,20 +189,30 @@ def _encoded(chance: random.Random, number: int) -> Case:
 
 def _inside_json(chance: random.Random, number: int) -> Case:
     broken = mutated_tree(chance, {"record": json_record(chance)})
-    sound = [{"timeUnixNano": str(NOW), "body": {"stringValue": f"mark-{number}-{i}"}} for i in range(2)]
+    marks = [f"mark-{number}-0", f"mark-{number}-1"]
+    sound = [{"timeUnixNano": str(NOW), "body": {"stringValue": mark}} for mark in marks]
     document = json_logs([sound[0], broken.get("record"), sound[1]], resource(f"i{number}"))
-    return Case("logs", JSON, json.dumps(document).encode(), frozenset(r["body"]["stringValue"] for r in sound))
+    return Case("logs", JSON, json.dumps(document).encode(), frozenset(marks))
 
 
 def _inside_protobuf(chance: random.Random, number: int) -> Case:
     """The bytes of one record are broken, its frame is sound."""
-    request = logs(
-        [{"body": f"mark-{number}-0"}, {"body": "victim" * 4, "attributes": {"a": "b", "n": 1}}, {"body": f"mark-{number}-1"}],
-        resource(f"i{number}"),
-    )
-    records = request.resource_logs[0].scope_logs[0].log_records
-    victim = records[1].SerializeToString()
+    marks = [f"mark-{number}-0", f"mark-{number}-1"]
+    records: list[dict[str, Any]] = [{"body": marks[0]}, {"body": "victim" * 4, "attributes": {"a": "b", "n": 1}}, {"body": marks[1]}]
+    request = logs(records, resource(f"i{number}"))
+    victim = request.resource_logs[0].scope_logs[0].log_records[1].SerializeToString()
     broken = mutated_bytes(chance, victim)[: len(victim)]
     broken += b"\x00" * (len(victim) - len(broken))
     body = request.SerializeToString().replace(victim, broken)
-    return Case("logs", PROTOBUF, body, frozenset({f"mark-{number}-0", f"mark-{number}-1"}))
+    return Case("logs", PROTOBUF, body, frozenset(marks))
+
+
+KINDS: Final[tuple[Callable[[random.Random, int], Case], ...]] = (
+    _noise,
+    _broken_protobuf,
+    _broken_json,
+    _broken_json_bytes,
+    _encoded,
+    _inside_json,
+    _inside_protobuf,
+)

@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from tests.property.otlp_mutations import PROTOBUF, Case, case, sound_logs
 from tests.unit.ingest.stand import Stand
 
 pytestmark = pytest.mark.integration
+LANES = 4
+"""Connections that send at once."""
 CASES = int(os.environ.get("FIRSTFAULT_CASES", "500"))
-PATHS = {signal: f"/{service}/Export" for service, signal in SERVICES.items()}
+PATHS: dict[str, str] = {signal: f"/{service}/Export" for service, signal in SERVICES.items()}
 REFUSALS = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
@@ -66,9 +69,9 @@ def send(client: httpx.Client, sent: Case) -> int:
 
 def call(channel: Any, sent: Case) -> grpc.StatusCode:
     try:
-        channel.unary_unary(PATHS[sent.signal])(sent.body, timeout=30)  # type: ignore[index]
+        channel.unary_unary(PATHS[sent.signal])(sent.body, timeout=30)
     except grpc.RpcError as error:
-        code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+        code: grpc.StatusCode = error.code()
         return code
     return grpc.StatusCode.OK
 
@@ -84,36 +87,46 @@ def detect(entries: list[tuple[str, LogEntry]]) -> KeyedStages:
         stages.advance(entry.received_ns)
         for batch in decode(entry, position):
             stages.give("worker", batch, entry.received_ns)
+    last_ns = stages.now_ns
     for second in range(120):
-        stages.advance(stages.now_ns + second * 1_000_000_000)
+        stages.advance(last_ns + second * 1_000_000_000)
     stages.take_snapshots()
     return stages
 
 
-def fuzz(folder: Path, cases: int, seed: int) -> None:
+def lane(ports: tuple[int, int], numbers: range, seed: int) -> set[str]:
+    """Send the cases of these numbers, each followed by a sound neighbour; the texts that must be in the log now."""
     chance = random.Random(seed)
-    made = Stand(folder)
     expected: set[str] = set()
-    with served(made) as (http_port, grpc_port):
-        with (
-            httpx.Client(base_url=f"http://127.0.0.1:{http_port}", timeout=30) as client,
-            grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel,
-        ):
-            for number in range(cases):
-                sent = case(chance, number)
-                status = send(client, sent)
-                assert status in (200, 400, 413, 415), (number, status, sent.headers, sent.body)
-                if sent.marks:
-                    assert status == 200, (number, status, sent.body)
-                    expected |= sent.marks
-                if sent.headers == PROTOBUF:
-                    code = call(channel, sent)
-                    assert code is grpc.StatusCode.OK or code in REFUSALS, (number, code, sent.body)
-                    assert (code is grpc.StatusCode.OK) is (status == 200), (number, code, status, sent.body)
-                neighbour = Case("logs", PROTOBUF, sound_logs(f"n{number % 7}", [f"neighbour-{number}"]))
-                assert send(client, neighbour) == 200
-                expected.add(f"neighbour-{number}")
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30) as client,
+        grpc.insecure_channel(f"127.0.0.1:{ports[1]}") as channel,
+    ):
+        for number in numbers:
+            sent = case(chance, number)
+            status = send(client, sent)
+            assert status in (200, 400, 413, 415), (number, status, sent.headers, sent.body)
+            if sent.marks:
+                assert status == 200, (number, status, sent.body)
+                expected |= sent.marks
+            if sent.headers == PROTOBUF:
+                code = call(channel, sent)
+                assert code is grpc.StatusCode.OK or code in REFUSALS, (number, code, sent.body)
+                assert (code is grpc.StatusCode.OK) is (status == 200), (number, code, status, sent.body)
+            neighbour = Case("logs", PROTOBUF, sound_logs(f"n{number % 7}", [f"neighbour-{number}"]))
+            assert send(client, neighbour) == 200
+            expected.add(f"neighbour-{number}")
+    return expected
+
+
+def fuzz(folder: Path, cases: int, seed: int) -> None:
+    made = Stand(folder)
+    share = -(-cases // LANES)
+    with served(made) as ports, ThreadPoolExecutor(LANES) as pool:
+        lanes = [pool.submit(lane, ports, range(i * share, (i + 1) * share), seed * LANES + i) for i in range(LANES)]
+        expected = set[str]().union(*(one.result() for one in lanes))
         entries = made.log.read(None, 1 << 30)
+    assert len(expected) >= cases
     assert expected <= bodies(entries)
     stages = detect(entries)
     assert not stages.failures, [letter.reason for letter in stages.output.dead_letters[:3]]

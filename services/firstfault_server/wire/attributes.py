@@ -1,14 +1,15 @@
 """OpenTelemetry attribute values as plain Python values, bounded in size, and readings of them that forgive a wrong type."""
 
 import base64
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import orjson
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from firstfault.conventions import RESERVED_PREFIXES
+from firstfault import conventions as names
 from firstfault_server.core.model import Attribute, Scalar
 
 LARGEST_TEXT: Final = 128 << 10
@@ -41,7 +42,7 @@ class Budget:
 
 def reserved(key: str) -> bool:
     """Whether only the service may set it."""
-    return key.startswith(RESERVED_PREFIXES)
+    return key.startswith(names.RESERVED_PREFIXES)
 
 
 def plain(value: AnyValue) -> Any:
@@ -105,6 +106,71 @@ def attributes(pairs: Iterable[KeyValue], budget: Budget) -> dict[str, Attribute
         if value is not None:
             found[key] = value
     return found
+
+
+def conform(found: dict[str, Attribute]) -> bool:
+    """Give attributes of the conventions the type they are to have; one that cannot have it goes. Whether anything had to change."""
+    changed = False
+    for key in names.ATTRIBUTE_TYPES.keys() & found.keys():
+        sent = found[key]
+        value = _CONFORM[names.ATTRIBUTE_TYPES[key]](sent)
+        if value is None:
+            del found[key]
+        elif type(value) is not type(sent) or value != sent:
+            found[key] = value
+        else:
+            continue
+        changed = True
+    return changed
+
+
+def _integer(value: Attribute) -> int | None:
+    if isinstance(value, str):
+        digits = value.strip()
+        unsigned = digits[1:] if digits[:1] == "-" else digits
+        return int(digits) if unsigned.isascii() and unsigned.isdigit() and len(unsigned) <= 18 else None
+    if isinstance(value, bool | list) or value != value or abs(value) >= 1 << 63 or value != int(value):
+        return None
+    return int(value)
+
+
+def _number(value: Attribute) -> float | None:
+    if isinstance(value, bool | list):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _bool(value: Attribute) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "1": True, "false": False, "0": False}.get(value.strip().lower())
+    return None if isinstance(value, list) else bool(value)
+
+
+def _text(value: Attribute) -> str | None:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _texts(value: Attribute) -> list[Scalar] | None:
+    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
+
+
+def _integers(value: Attribute) -> list[Scalar] | None:
+    items: list[Scalar] = value if isinstance(value, list) else [value]
+    return [number for item in items if (number := _integer(item)) is not None]
+
+
+_CONFORM: Final[dict[str, Callable[[Attribute], Attribute | None]]] = {
+    "int": _integer,
+    "double": _number,
+    "bool": _bool,
+    "string": _text,
+    "string[]": _texts,
+    "int[]": _integers,
+}
 
 
 def whole_number(value: Attribute | None) -> int | None:

@@ -133,13 +133,15 @@ def decode(entry: LogEntry, position: str, known: Identities | None = None) -> l
 
 
 def _finish(batches: list[Batch]) -> list[Batch]:
-    kept = [b for b in batches if b.series or b.logs]
-    for i, batch in enumerate(kept):
+    for batch in batches:
         if batch.series:
             window = Window.around(batch.received_ns, batch.sequence is not None)
             join_steps(batch.series)
+            batch.series = [series for series in batch.series if series.times_ns]
             for series in batch.series:
                 clamp(series, window)
+    kept = [b for b in batches if b.series or b.logs]
+    for i, batch in enumerate(kept):
         if i:
             batch.position = f"{batch.position}.{i}"
     return kept

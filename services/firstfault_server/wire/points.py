@@ -59,6 +59,8 @@ def join_steps(found: Sequence[Series]) -> None:
         return
     for series in columns:
         series.steps = _whole(series.values)
+        if None in series.steps:
+            _keep_whole(series)
     single = columns[0] if len(columns) == 1 else None
     steps: dict[int, int] | None = None
     for series in found:
@@ -72,6 +74,12 @@ def join_steps(found: Sequence[Series]) -> None:
         own = [steps.get(t) for t in series.times_ns]
         if any(step is not None for step in own):
             series.steps = own
+
+
+def _keep_whole(series: Series) -> None:
+    """Leave out points of `train.step` that are no steps: not whole, negative, or beyond 2**53."""
+    kept = [(t, v, step) for t, v, step in zip(series.times_ns, series.values, series.steps or (), strict=True) if step is not None]
+    series.times_ns, series.values, series.steps = [k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept]
 
 
 def _whole(values: list[float]) -> list[int | None]:

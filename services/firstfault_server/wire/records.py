@@ -8,7 +8,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from firstfault import conventions as names
 from firstfault_server.core.model import Attribute, LogRecord
-from firstfault_server.wire.attributes import Budget, attribute, attributes, string, text, whole_number
+from firstfault_server.wire.attributes import Budget, attribute, attributes, conform, string, text, whole_number
 from firstfault_server.wire.times import Window
 
 EVENT_NAME_KEY: Final = "event.name"
@@ -36,7 +36,7 @@ def from_log(record: logs_pb2.LogRecord, window: Window) -> LogRecord:
         name = names.EXCEPTION
     body = attribute(record.body, budget)
     time = _time(record.time_unix_nano or record.observed_time_unix_nano, window, found)
-    _flag(found, budget)
+    _mend(found, budget)
     return LogRecord(
         time_ns=time,
         event_name=name[:256],
@@ -63,7 +63,7 @@ def from_span(span: Span, window: Window) -> Iterator[LogRecord]:
         if step is not None:
             found.setdefault(names.EVENT_STEP, step)
         time = _time(event.time_unix_nano or span.end_time_unix_nano, window, found)
-        _flag(found, budget)
+        _mend(found, budget)
         yield LogRecord(
             time_ns=time,
             event_name=names.EXCEPTION,
@@ -83,10 +83,15 @@ def _time(sent: int, window: Window, found: dict[str, Attribute]) -> int:
     return window.received_ns
 
 
-def _flag(found: dict[str, Attribute], budget: Budget) -> None:
+def _mend(found: dict[str, Attribute], budget: Budget) -> None:
+    """Give conventional attributes their types, and say what was mended."""
+    mended = [string(found[names.REPAIRED])] if names.REPAIRED in found else []
+    if conform(found):
+        mended.append("type")
     if budget.cut:
-        before = string(found.get(names.REPAIRED))
-        found[names.REPAIRED] = f"{before}, cut" if before else "cut"
+        mended.append("cut")
+    if mended:
+        found[names.REPAIRED] = ", ".join(mended)
 
 
 def _severity(record: logs_pb2.LogRecord) -> int:

@@ -83,6 +83,16 @@ def test_steps_are_joined_by_equal_timestamps() -> None:
     assert (batch.sender, batch.sequence, batch.position) == ("sdk", 7, "pos")
 
 
+@pytest.mark.parametrize("odd", [-1, 1 << 62, 1.5, 1e300, math.nan, -math.inf])
+def test_a_step_that_is_none_is_left_out(odd: float) -> None:
+    batch = one(metrics({"train.step": [(NOW, odd), (NOW + 1, 4)], "train.loss": [(NOW, 1.0), (NOW + 1, 2.0)]}, scope=NUMBERED))
+    assert {s.metric: (s.values, s.steps) for s in batch.series} == {
+        "train.step": ([4.0], [4]),
+        "train.loss": ([1.0, 2.0], [None, 4]),
+    }
+    assert decoded("metrics", metrics({"train.step": [(NOW, odd)]}).SerializeToString()) == []
+
+
 def test_a_step_as_point_attribute_is_taken_out_of_the_series_key() -> None:
     request = metrics({"m": [(NOW, 1.0), (NOW + 1, 2.0), (NOW + 2, 3.0)]})
     for i, point in enumerate(request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[:2]):
@@ -191,6 +201,36 @@ def test_log_records_keep_what_they_say() -> None:
         "deep": '{"k":[1]}',
         "raw": "AAE=",
     }
+
+
+@pytest.mark.parametrize(
+    ("key", "sent", "expected"),
+    [
+        ("train.step", "12", 12),
+        ("train.step", 12.0, 12),
+        ("train.step", 1e300, None),
+        ("train.step", math.nan, None),
+        ("train.step", "1" * 30, None),
+        ("train.step", True, None),
+        ("train.step", [1], None),
+        ("train.exit.code", "-9", -9),
+        ("exception.type", 5, "5"),
+        ("exception.message", ["a", "b"], "a b"),
+        ("train.phase.expect_s", 60, 60.0),
+        ("train.phase.expect_s", "soon", None),
+        ("train.phase.expect_s", math.nan, None),
+        ("firstfault.exception.fatal", "true", True),
+        ("firstfault.exception.fatal", "perhaps", None),
+        ("firstfault.stderr.tail", "one line", ["one line"]),
+        ("train.collective.missing", ["3", 4, "x", 1e300], [3, 4]),
+    ],
+)
+def test_conventional_attributes_get_their_type_or_go(key: str, sent: object, expected: object) -> None:
+    (batch,) = decoded("logs", logs([{"body": "x", "attributes": {key: sent}}]).SerializeToString())
+    found = batch.logs[0].attributes
+    assert found.pop("firstfault.repaired") == "type"
+    assert found.get(key) == expected
+    assert type(found.get(key)) is type(expected)
 
 
 def test_foreign_log_records_are_understood() -> None:
