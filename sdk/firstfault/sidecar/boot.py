@@ -11,7 +11,7 @@ import sys
 _IGNORED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP")
 
 
-def _become_sidecar(pid: int, pidfd: int) -> None:
+def _become_sidecar(pid: int, pidfd: int, first_stat: bytes) -> None:
     message = bytearray()
     while not message.endswith(b"\n"):
         chunk = os.read(0, 65536)
@@ -29,10 +29,11 @@ def _become_sidecar(pid: int, pidfd: int) -> None:
     package = ModuleType("firstfault")
     package.__path__ = [str(Path(__file__).parent.parent)]
     sys.modules["firstfault"] = package
-    from firstfault.sidecar.start import Handover
+    from firstfault.sidecar.death import WatchedProcess
+    from firstfault.sidecar.handover import Handover
     from firstfault.sidecar.watch import watch
 
-    watch(Handover.from_json(message.decode()), pid, pidfd)
+    watch(Handover.from_json(message.decode()), WatchedProcess(pid, pidfd, first_stat))
 
 
 def main() -> None:
@@ -45,10 +46,15 @@ def main() -> None:
         pidfd = os.pidfd_open(pid)
     except (AttributeError, OSError):
         pidfd = -1  # An older kernel, another system or a sandbox: the process table is polled instead.
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as table:  # noqa: PTH123 - before the fork every import costs the job time
+            first_stat = table.read()
+    except OSError:
+        first_stat = b""
     if os.getppid() != pid or os.fork() != 0:
         os._exit(0)
     try:
-        _become_sidecar(pid, pidfd)
+        _become_sidecar(pid, pidfd, first_stat)
     finally:
         # Nothing that runs at interpreter exit is wanted here: a sender thread may hang in the network.
         os._exit(0)

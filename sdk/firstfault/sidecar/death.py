@@ -18,7 +18,7 @@ _POLL_S = 0.25
 _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
-_STAT_START_CODE, _STAT_EXIT_CODE, _STAT_START_TIME = 25, 51, 21
+_STAT_START_CODE, _STAT_START_STACK, _STAT_EXIT_CODE, _STAT_START_TIME = 25, 27, 51, 21
 _ENDED_STATES = ("Z", "X", "x")
 
 
@@ -42,17 +42,18 @@ class Status:
 class WatchedProcess:
     """One process of this machine, by id and, where the kernel has them, by pidfd."""
 
-    def __init__(self, pid: int, pidfd: int = -1) -> None:
-        """`pidfd` -1: poll the process table. The object takes the descriptor over."""
+    def __init__(self, pid: int, pidfd: int = -1, first_stat: bytes = b"") -> None:
+        """`pidfd` -1: poll the process table. `first_stat`: what /proc/PID/stat said while the process was surely the one meant."""
         self._pid = pid
         self._pidfd = pidfd
         self._poller = select.poll() if pidfd >= 0 else None
         if self._poller is not None:
             self._poller.register(pidfd, select.POLLIN)
-        fields = self._stat()
+        fields = _fields(first_stat) or self._stat()
         self._started = fields[_STAT_START_TIME] if fields else ""
         # Without the right to look into the process the kernel shows start code 1 and exit code 0.
         self._trusted = bool(fields) and fields[_STAT_START_CODE] not in ("0", "1")
+        self._image = _image(fields)
 
     def wait(self, timeout_s: float) -> bool:
         """True when the process has ended, waiting for that at most `timeout_s`."""
@@ -70,6 +71,11 @@ class WatchedProcess:
         """State letter of the process table; None when the process is gone or the table is not readable."""
         fields = self._stat()
         return fields[2] if fields else None
+
+    def replaced(self) -> bool:
+        """Whether the process executed another program (`os.exec*`): same id, but what was watched is over."""
+        fields = self._stat()
+        return self._trusted and len(fields) > _STAT_EXIT_CODE and fields[2] not in _ENDED_STATES and _image(fields) != self._image
 
     def status(self) -> Status | None:
         """Status of the ended process, where this kernel or the process table still tells it."""
@@ -103,9 +109,17 @@ class WatchedProcess:
 
     def _stat(self) -> list[str]:
         try:
-            text = Path(f"/proc/{self._pid}/stat").read_bytes().decode("utf-8", "replace")
+            return _fields(Path(f"/proc/{self._pid}/stat").read_bytes())
         except OSError:
             return []
-        # The second field is the name in parentheses and may hold anything.
-        head, _, tail = text.rpartition(")")
-        return [head, "", *tail.split()] if tail else []
+
+
+def _fields(stat: bytes) -> list[str]:
+    # The second field is the name in parentheses and may hold anything.
+    head, _, tail = stat.decode("utf-8", "replace").rpartition(")")
+    return [head, "", *tail.split()] if tail else []
+
+
+def _image(fields: list[str]) -> tuple[str, ...]:
+    """Where code and stack of the present program lie: another program, or the same one executed again, has others."""
+    return (fields[_STAT_START_CODE], fields[_STAT_START_STACK]) if fields else ()

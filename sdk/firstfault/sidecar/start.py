@@ -5,17 +5,16 @@ A short-lived Python process is started in a session of its own; it forks the si
 single-threaded process in between is safe. The configuration goes through a pipe: it holds the API key.
 """
 
-import json
 import os
 import stat
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from firstfault._sidecar_config import SidecarConfig
 from firstfault.redact import secrets_of
+from firstfault.sidecar.handover import Handover, StderrSource
 from firstfault.sidecar.launched import LaunchDir
 
 _BOOT = Path(__file__).with_name("boot.py")
@@ -23,46 +22,6 @@ _START_TIMEOUT_S = 5.0
 # The sidecar reads no settings of its own. What stays is what an interpreter or TLS needs to work at all; LD_PRELOAD and
 # PYTHON* of the job (profilers, allocators) stay out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StderrSource:
-    """What is behind descriptor 2 of the training process."""
-
-    status: str
-    """Value of `conventions.STDERR_STATUS`."""
-    path: str = ""
-    fd: int = -1
-    """Descriptor open for reading; -1 when there is nothing to read."""
-    offset: int = 0
-    """Size of the file when the sidecar was started: what came before belongs to somebody else."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Handover:
-    """All that the sidecar gets; plain data that survives a trip as JSON."""
-
-    config: SidecarConfig
-    stderr: StderrSource
-    secrets: list[str] = field(default_factory=list)
-    """Values that never leave the machine, whatever surrounds them."""
-    launch_dir: str = ""
-    """Folder in which `firstfault run` leaves the status of its child (see `launch`); empty without it."""
-    end_time_s: float | None = None
-    """When the scheduler will end the job, seconds since the epoch, where it says so."""
-    debug_log: str = ""
-    """File for the sidecar's own errors; for people who look into the sidecar itself."""
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "Handover":
-        """Raises ValueError, TypeError or KeyError for text that `to_json` did not write."""
-        raw = json.loads(text)
-        config = SidecarConfig.from_json(json.dumps(raw.pop("config")))
-        return Handover(config=config, stderr=StderrSource(**raw.pop("stderr")), **raw)
 
 
 def stderr_source(fd: int = 2) -> StderrSource:

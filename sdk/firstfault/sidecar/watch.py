@@ -13,13 +13,13 @@ from firstfault._sidecar_config import AttributeValue
 from firstfault.redact import Redactor
 from firstfault.sidecar.death import Status, WatchedProcess
 from firstfault.sidecar.ending import Ending, Evidence, ending_of, scheduler_words, status_from_launcher
+from firstfault.sidecar.handover import Handover
 from firstfault.sidecar.kernel import KernelEvidence
 from firstfault.sidecar.launched import LaunchDir
 from firstfault.sidecar.lines import RateLimit, Severity, severity_of
 from firstfault.sidecar.records import record
 from firstfault.sidecar.send import Sender
 from firstfault.sidecar.spooled import settle_spool
-from firstfault.sidecar.start import Handover
 from firstfault.sidecar.tail import StderrTail
 
 _TICK_S = 0.5
@@ -34,16 +34,16 @@ _SPOOL_DELIVERY_S = 1.5
 _SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}
 
 
-def watch(handover: Handover, pid: int, pidfd: int) -> None:
-    """Watch process `pid` until it ends, report, return. Errors go to the debug log of the hand-over, if there is one."""
+def watch(handover: Handover, process: WatchedProcess) -> None:
+    """Watch the process until it ends, report, return. Errors go to the debug log of the hand-over, if there is one."""
     launched = LaunchDir(handover.launch_dir) if handover.launch_dir else None
     try:
-        Sidecar(handover, WatchedProcess(pid, pidfd), launched).run()
+        Sidecar(handover, process, launched).run()
     except Exception:
         _note(handover.debug_log)
     finally:
         if launched is not None:
-            launched.unmark(pid)
+            launched.unmark(handover.config.pid)
 
 
 def _note(debug_log: str) -> None:
@@ -77,13 +77,16 @@ class Sidecar:
         while True:
             now = time.monotonic()
             if now >= beat_at:
+                if self._process.replaced():
+                    self._report_replaced()
+                    break
                 self._guard(self._beat)
                 beat_at = now + self._config.heartbeat_interval_s
             ended = self._process.wait(min(_TICK_S, beat_at - now))
             if ended:
+                self._report(time.time_ns())
                 break
             self._guard(self._send_lines)
-        self._report(time.time_ns())
         self._deliver()
 
     def _guard(self, act: Callable[[], None]) -> None:
@@ -173,6 +176,12 @@ class Sidecar:
             records.insert(0, record(conventions.LOG, died_ns, Severity.ERROR, attributes, self._redactor.text(kernel_line)))
         if not (ending.known_already and ending.state == "finished"):
             self._sender.keep(records)
+
+    def _report_replaced(self) -> None:
+        """The program made way for another one, which has a sidecar of its own if it wants one."""
+        self._finish_lines()
+        ending = Ending(state="finished", code=None, signal=None, source="sidecar", reason="the process executed another program")
+        self._sender.keep([self._exit_record(ending, time.time_ns())])
 
     def _status(self) -> Status | None:
         if self._launched is not None and (left := self._launched.read(self._config.pid)) is not None:

@@ -75,6 +75,7 @@ class Jobs:
             "FIRSTFAULT_ENDPOINT": self._endpoint,
             "FIRSTFAULT_OTLP_PROTOCOL": "http/json",
             "FIRSTFAULT_SIDECAR_LOG": str(self._debug),
+            "TMPDIR": str(self.folder),
             "FIRSTFAULT_SPOOL_DIR": str(self.spool),
             **more,
         }

@@ -100,7 +100,7 @@ def test_disabled_only_runs_the_command(jobs: Jobs) -> None:
 
 
 def test_run_id_and_name_reach_the_command_and_the_folder_goes(jobs: Jobs) -> None:
-    process = jobs.command([*RUN, "--run-id", "r-7", "--name", "big one", "--", "env"], ready=False, environ={"TMPDIR": str(jobs.folder)})
+    process = jobs.command([*RUN, "--run-id", "r-7", "--name", "big one", "--", "env"], ready=False)
     out, _ = process.communicate(timeout=20)
     environ = dict(line.split("=", 1) for line in out.decode().splitlines() if "=" in line)
     assert environ["FIRSTFAULT_RUN_ID"] == "r-7"
@@ -113,7 +113,7 @@ def test_run_id_and_name_reach_the_command_and_the_folder_goes(jobs: Jobs) -> No
 def test_the_parent_leaves_the_status_for_the_sidecar(jobs: Jobs, receiver: Receiver) -> None:
     script = jobs.folder / "job.py"
     script.write_text(PRELUDE + "os.kill(os.getpid(), signal.SIGKILL)")
-    process = jobs.command([*RUN, "--", sys.executable, str(script)], environ={"TMPDIR": str(jobs.folder)})
+    process = jobs.command([*RUN, "--", sys.executable, str(script)])
     assert process.wait(20) == -signal.SIGKILL
     attributes = receiver.wait("train.exit")[0].attributes
     assert (attributes["train.exit.signal"], attributes["train.exit.source"]) == (signal.SIGKILL, "launcher")
@@ -128,9 +128,7 @@ os._exit(3)
 """
     script = jobs.folder / "job.py"
     script.write_text(PRELUDE + lines)
-    process = jobs.command(
-        [*RUN, "--capture-stderr", "--", sys.executable, str(script)], environ={"TMPDIR": str(jobs.folder)}, stderr=subprocess.PIPE
-    )
+    process = jobs.command([*RUN, "--capture-stderr", "--", sys.executable, str(script)], stderr=subprocess.PIPE)
     _, err = process.communicate(timeout=20)
     assert err == b"NCCL WARN \xff\x00\r\n" + b"z" * 100000 + b"\nlastfrom a child\n"
     assert process.returncode == 3

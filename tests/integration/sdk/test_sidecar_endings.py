@@ -150,6 +150,15 @@ os._exit(3)
     jobs.wait_for_sidecars()
 
 
+def test_a_process_that_executes_another_program_is_finished(jobs: Jobs, receiver: Receiver) -> None:
+    job = jobs.start("os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])")
+    (exit_record,) = receiver.wait("train.exit")
+    assert exit_record.attributes["train.exit.state"] == "finished"
+    assert "another program" in exit_record.attributes["train.exit.reason"]
+    until(lambda: sidecars_of(job.pid) == [])
+    assert job.poll() is None
+
+
 def test_a_job_without_interpreter_path_goes_on_without_sidecar(jobs: Jobs) -> None:
     script = """
 import os, sys
