@@ -10,6 +10,8 @@ from firstfault_server.core.thresholds import Thresholds, nanoseconds
 
 NOTICE_NS = SECOND_NS // 2
 """A death may be noticed this much after it happened, where a sidecar has to poll the process table."""
+QUIET_NS = 5 * SECOND_NS
+"""A process that was last heard of lived on for up to this much (heartbeats come every two seconds)."""
 _SUDDEN = ("signal", "exit", "silence")
 _GENERIC = frozenset({"python_error", "unknown", ""})
 
@@ -31,7 +33,8 @@ class Own(msgspec.Struct, kw_only=True):
 
     def order(self) -> tuple[int, int, int, str]:
         """Who comes first; a death may have happened before it was noticed, so it precedes errors that may be its consequence."""
-        time_ns = self.time_ns - NOTICE_NS if self.fault.kind == "signal" else self.time_ns
+        shift = {"signal": -NOTICE_NS, "silence": QUIET_NS}.get(self.fault.kind, 0)
+        time_ns = self.time_ns + shift
         return (time_ns, -self.trust, self.index, self.fault.id)
 
 
