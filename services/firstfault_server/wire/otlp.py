@@ -27,6 +27,9 @@ __all__ = ["Part", "Split", "Unreadable", "decode", "split"]
 NODE_PREFIX: Final = "node."
 
 
+_WATCHED: Final = tuple(prefix.encode() for prefix in (*names.RESERVED_PREFIXES, NODE_PREFIX))
+
+
 class Shape(NamedTuple):
     """Names of the nested lists of one kind of request."""
 
@@ -76,13 +79,16 @@ def split(signal: Signal, body: bytes, *, json: bool = False, node_records: bool
     else:
         request, changed = _parse(shape, body, rejected)
     resources = getattr(request, shape.resources)
+    # Most requests hold nothing that only a close look could find; a search in the bytes tells that at once.
+    look = json or any(prefix in body for prefix in _WATCHED)
     keys: dict[str, list[Any]] = {}
     for resource in resources:
-        changed |= _strip(resource.resource.attributes)
-        for scope in getattr(resource, shape.scopes):
-            changed |= _strip(scope.scope.attributes)
-            if signal == "logs":
-                changed |= _clean_logs(scope.log_records, node_records, rejected)
+        if look:
+            changed |= _strip(resource.resource.attributes)
+            for scope in getattr(resource, shape.scopes):
+                changed |= _strip(scope.scope.attributes)
+                if signal == "logs":
+                    changed |= _clean_logs(scope.log_records, node_records, rejected)
         keys.setdefault(process_key(resource.resource.attributes), []).append(resource)
     if len(keys) == 1 and not changed:
         return Split(parts=[Part(next(iter(keys)), body)], rejected=rejected)
@@ -138,8 +144,7 @@ def _finish(batches: list[Batch]) -> list[Batch]:
             window = Window.around(batch.received_ns, batch.sequence is not None)
             join_steps(batch.series)
             batch.series = [series for series in batch.series if series.times_ns]
-            for series in batch.series:
-                clamp(series, window)
+            clamp(batch.series, window)
     kept = [b for b in batches if b.series or b.logs]
     for i, batch in enumerate(kept):
         if i:
