@@ -14,9 +14,7 @@ from firstfault_server.alerter.body import message_body
 from firstfault_server.core import model
 from firstfault_server.core.documents import incident_document, is_muted, merged_state, rfc3339
 from firstfault_server.core.search import Expression
-from firstfault_server.core.search_fields import INCIDENT
-from firstfault_server.core.search_fields import incident_document as searchable
-from firstfault_server.core.search_match import matches
+from firstfault_server.core.selection import selects
 
 EVENT_TYPES: Final[dict[ports.MessageKind, str]] = {
     "opened": "incident.opened",
@@ -118,14 +116,6 @@ def _kind(
         and selects(where, incident, triage, now_ns)
     )
     return "opened" if pages else None
-
-
-def selects(where: Expression, incident: model.Incident, triage: model.Triage, now_ns: int) -> bool:
-    """Whether an incident matches a parsed search as it stands now."""
-    document = searchable(incident, triage)
-    if is_muted(triage, now_ns):
-        document.values["is"] = (*document.values["is"], "muted")
-    return matches(where, document, INCIDENT)
 
 
 def webhook_id(message: ports.Message) -> str:

@@ -5,9 +5,9 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from firstfault_server.api import problems, schemas
+from firstfault_server.api import openapi, problems
 from firstfault_server.api.middleware import RequestEnvelope
-from firstfault_server.api.routes import context, destinations, events, health, incidents, keys, nodes, numbers, runs, triage
+from firstfault_server.api.routes import context, destinations, events, health, incidents, keys, nodes, numbers, runs, stream, triage
 from firstfault_server.api.services import Services
 from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
@@ -35,11 +35,17 @@ def create_app(services: Services) -> FastAPI:
         redirect_slashes=False,
         responses=ERRORS,
     )
-    app.state.services = services
-    app.state.writes = Writes(threading.Lock())
+    attach(app, services)
     problems.install(app)
-    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys):
+    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys, stream):
         app.include_router(routes.router)
-    app.add_middleware(RequestEnvelope, services=services, metrics=ApiMetrics(services.registry))
-    schemas.install(app)
+    app.add_middleware(RequestEnvelope)
+    openapi.install(app)
     return app
+
+
+def attach(app: FastAPI, services: Services) -> None:
+    """Let an application work on these services from now on."""
+    app.state.services = services
+    app.state.metrics = ApiMetrics(services.registry)
+    app.state.writes = Writes(threading.Lock())

@@ -19,16 +19,16 @@ _LOCAL_NAMES = frozenset({"localhost"})
 class RequestEnvelope:
     """Outermost ASGI layer: sets the request id, counts, and turns an unforeseen error into a problem document."""
 
-    def __init__(self, app: ASGIApp, services: Services, metrics: ApiMetrics) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._services = services
-        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        services: Services = scope["app"].state.services
+        metrics: ApiMetrics = scope["app"].state.metrics
         request_id = uuid.uuid4().hex
         scope["firstfault.request_id"] = request_id
         started = time.perf_counter()
@@ -47,13 +47,13 @@ class RequestEnvelope:
             await send(message)
 
         try:
-            refused = host_problem(Headers(scope=scope), scope.get("client"), self._services)
+            refused = host_problem(Headers(scope=scope), scope.get("client"), services)
             if refused:
                 await problem_response(request_id, 403, refused, "origin")(scope, receive, stamped)
             else:
                 await self._app(scope, receive, stamped)
         except Exception as error:
-            self._services.log.error("request failed", request_id=request_id, path=scope["path"], exc_info=error)
+            services.log.error("request failed", request_id=request_id, path=scope["path"], exc_info=error)
             if begun:
                 raise
             await problem_response(request_id, 500, "the service failed; its log has the details under this request_id")(
@@ -61,8 +61,8 @@ class RequestEnvelope:
             )
         finally:
             route = route_path(scope)
-            self._metrics.requests.labels(scope["method"] if route else "", route, str(status)).inc()
-            self._metrics.latency.labels(scope["method"] if route else "", route).observe(time.perf_counter() - started)
+            metrics.requests.labels(scope["method"] if route else "", route, str(status)).inc()
+            metrics.latency.labels(scope["method"] if route else "", route).observe(time.perf_counter() - started)
 
 
 def route_path(scope: Scope) -> str:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
+from firstfault_server.api.changes import Changes
 from firstfault_server.core import model
 
 TriageChanged = Callable[[model.Incident, model.Triage], None]
@@ -36,6 +37,7 @@ class Services:
     registry: CollectorRegistry
     log: FilteringBoundLogger
     cursor_secret: bytes
+    changes: Changes
     triage_changed: TriageChanged
     test_destination: DestinationTest
     readiness: Readiness

@@ -19,10 +19,12 @@ from firstfault_server.alerter.planning import AlertingCheckpoint, Planner
 from firstfault_server.alerter.sinks.addresses import RefusedAddress, check_url
 from firstfault_server.alerter.sinks.webhook import WebhookSink
 from firstfault_server.api.app import create_app
+from firstfault_server.api.changes import Changes
 from firstfault_server.api.services import Services
 from firstfault_server.cli import addresses, secret_file
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.cli.detection import Detection, build_detection, open_aggregates
+from firstfault_server.cli.publishing import PublishingCheckpoint
 from firstfault_server.cli.servers import GrpcServer, HttpServer
 from firstfault_server.detect.keyed import SnapshotUnreadable
 from firstfault_server.ingest.access import Access
@@ -80,12 +82,18 @@ async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExit
     aggregates = open_aggregates(settings.data, log)
     stack.callback(aggregates.close)
     deliverer, checkpoint = _alerting(settings, log, stores, clock, registry, base_url, stack)
-    detection = build_detection(settings, log, input_log, checkpoint, stores.context, aggregates, clock, registry)
+    changes = Changes()
+    changes.bind(asyncio.get_running_loop())
+    committing = PublishingCheckpoint(checkpoint, changes.publish)
+    detection = build_detection(settings, log, input_log, committing, stores.context, aggregates, clock, registry)
     await stack.enter_async_context(detection.running())
 
     cursor_secret = secret_file.load_or_make(settings.data / "cursor.secret")
-    services = _services(settings, log, stores, aggregates, clock, registry, base_url, deliverer, checkpoint, detection, cursor_secret)
+    services = _services(
+        settings, log, stores, aggregates, clock, registry, base_url, deliverer, checkpoint, detection, changes, cursor_secret
+    )
     await _serve(stack, HttpServer(create_app(services), api, settings.drain_s))
+    stack.push_async_callback(changes.close)
 
     receive_clock = ReceiveClock(clock, not_before_ns=input_log.newest_received_ns)
     receiver = Receiver(input_log, Access(stores.access), receive_clock, IngestMetrics(registry))
@@ -175,6 +183,7 @@ def _services(
     deliverer: Deliverer,
     checkpoint: AlertingCheckpoint,
     detection: Detection,
+    changes: Changes,
     cursor_secret: bytes,
 ) -> Services:
     return Services(
@@ -188,6 +197,7 @@ def _services(
         registry=registry,
         log=log,
         cursor_secret=cursor_secret,
+        changes=changes,
         triage_changed=checkpoint.triage_changed,
         test_destination=deliverer.test,
         readiness=detection.problems,

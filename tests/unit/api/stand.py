@@ -1,7 +1,9 @@
 """A stand for API tests: the application over stores in memory, with two tenants that hold the same kinds of things."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
+from unittest.mock import Mock
 
 import structlog
 from fastapi import FastAPI
@@ -11,7 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from firstfault_server import ports
 from firstfault_server.adapters import memory
-from firstfault_server.api.app import create_app
+from firstfault_server.api.app import attach, create_app
+from firstfault_server.api.changes import Changes
 from firstfault_server.api.services import Services
 from firstfault_server.core import access, model
 from tests.contract.records import NOW_NS, FixedClock, delivery, event, incident, message, rollup, run
@@ -25,6 +28,16 @@ KEYS: Mapping[str, tuple[str, list[ports.Permission]]] = {
 }
 
 
+@cache
+def _application() -> FastAPI:
+    """One application for all tests of a process: building its routes takes longer than most tests."""
+    return create_app(_unattached())
+
+
+def _unattached() -> Services:
+    return Mock(registry=CollectorRegistry(), spec_set=["registry"])
+
+
 class Stand:
     """Stores, clock, application, and what the alerter would have been told."""
 
@@ -32,6 +45,7 @@ class Stand:
         self.clock = FixedClock()
         self.stores = memory.open_stores(self.clock)
         self.changed: list[tuple[model.Incident, model.Triage]] = []
+        self.changes = Changes()
         self.problems: dict[str, str] = {}
         self.ids = iter(f"id{number:04}" for number in range(10_000))
         self.services = Services(
@@ -44,6 +58,7 @@ class Stand:
             clock=self.clock,
             registry=CollectorRegistry(),
             log=structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(50)),
+            changes=self.changes,
             cursor_secret=b"cursor secret of the tests",
             triage_changed=lambda changed, triage: self.changed.append((changed, triage)),
             test_destination=self._test,
@@ -53,7 +68,8 @@ class Stand:
             new_secret=lambda: bytes(range(32)),
             new_id=lambda: next(self.ids),
         )
-        self.app: FastAPI = create_app(self.services)
+        self.app = _application()
+        attach(self.app, self.services)
         if keyed:
             for text, (tenant, scopes) in KEYS.items():
                 stored = ports.AccessKey(

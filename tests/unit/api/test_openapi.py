@@ -13,7 +13,7 @@ from tests.unit.api.test_tenants import BODIES, IDS, QUERIES
 MODELLED = [route for route in routes_of(Stand().app) if route.response_model is not None]
 
 
-@pytest.mark.parametrize("route", MODELLED, ids=lambda route: f"{min(route.methods or ("GET",))} {route.path}")
+@pytest.mark.parametrize("route", MODELLED, ids=lambda route: f"{min(route.methods or ('GET',))} {route.path}")
 def test_answers_fit_their_models(stand: Stand, route: APIRoute) -> None:
     path = re.sub(r"\{(\w+)\}", lambda match: IDS[match.group(1)].format("acme"), route.path)
     method = min(route.methods or ("GET",))

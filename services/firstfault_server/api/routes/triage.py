@@ -188,6 +188,7 @@ def _write(
         incident = services.incidents.incident(caller.tenant, incident_id)
         triage = _compare_and_set(services, caller, incident_id, action, detail, change, version)
         services.triage_changed(incident, triage)
+        services.changes.publish([(caller.tenant, incident_id)])
         return answer(incident_document(incident, triage, services.base_url), status, etag(triage.version))
 
     return writes_of(request).once(request, services, caller, idempotency_key, detail, write)

@@ -1,0 +1,82 @@
+"""Settings: later sources win, mistakes are named, secrets are not shown."""
+
+from pathlib import Path
+
+import pytest
+
+from firstfault_server import settings
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("FIRSTFAULT_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def _home(tmp_path: Path, text: str) -> None:
+    path = tmp_path / ".config" / "firstfault" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.load().api_url == "http://127.0.0.1:8080"
+    _home(tmp_path, 'api_url = "http://file"\n')
+    assert settings.load().api_url == "http://file"
+    monkeypatch.setenv("FIRSTFAULT_API_URL", "http://environment")
+    assert settings.load().api_url == "http://environment"
+    assert settings.load(api_url="http://flag").api_url == "http://flag"
+    assert settings.load(api_url=None).api_url == "http://environment"
+
+
+def test_a_named_file_takes_the_place_of_the_one_at_home(tmp_path: Path) -> None:
+    _home(tmp_path, 'api_url = "http://home"\n')
+    other = tmp_path / "other.toml"
+    other.write_text("retention_events_days = 3\n")
+    loaded = settings.load(other)
+    assert (loaded.retention_events_days, loaded.api_url) == (3, "http://127.0.0.1:8080")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("colour = 1", "colour"),
+        ("retention_events_days = -1", "retention_events_days"),
+        ('log_level = "loud"', "log_level"),
+        ("a = [", "config.toml"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, word: str) -> None:
+    _home(tmp_path, text)
+    with pytest.raises(settings.SettingsError, match=word):
+        settings.load()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(settings.SettingsError, match=r"nothing\.toml"):
+        settings.load(tmp_path / "nothing.toml")
+
+
+def test_thresholds_come_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_THRESHOLDS__SILENCE_S", "7.5")
+    assert settings.load().thresholds == {"silence_s": 7.5}
+
+
+def test_variables_of_the_sdk_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_ENDPOINT", "http://x")
+    monkeypatch.setenv("FIRSTFAULT_RUN_ID", "r")
+    settings.load()
+
+
+def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_API_KEY", "ffk_secret")
+    assert "ffk_secret" not in repr(settings.load())
+    _home(tmp_path, 'api_key = ["ffk_secret"]\n')
+    monkeypatch.delenv("FIRSTFAULT_API_KEY")
+    with pytest.raises(settings.SettingsError) as failure:
+        settings.load()
+    assert "ffk_secret" not in str(failure.value)
