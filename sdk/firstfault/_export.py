@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from firstfault._guard import LOSSES
 from firstfault._http import Poster, Reply
-from firstfault._recorder import Recorder
+from firstfault._recorder import STEPS_KEPT, Recorder
 from firstfault._sidecar_config import AttributeValue
 from firstfault._spool import Spool
 from firstfault.redact import Redactor
@@ -34,6 +34,9 @@ contract allows 2 s."""
 _IN_ORDER = 4
 """A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_BUSY_INTERVAL_S = 0.1
+_KEEPING_S = 0.3
+"""Time for putting on disk what the end of the process could not deliver; a disk that hangs must not keep the process."""
 _SPOOL_PAUSE_S = 15.0
 """Time between looks into an empty spool."""
 _PATHS = {"metrics": "/v1/metrics", "logs": "/v1/logs"}
@@ -78,6 +81,8 @@ class Exporter:
         self._encoder: Encoder | None = None
         self._failures = 0
         self._next_try = 0.0
+        self._asked_to_wait_until = 0.0
+        self._busy = False
         self._stopping = False
         self._posting = False
         self._abandoned = False
@@ -160,7 +165,7 @@ class Exporter:
             if not self._load():
                 return
             while not self._abandoned:
-                self._wake.wait(self._settings.interval_s)
+                self._wake.wait(min(self._settings.interval_s, _BUSY_INTERVAL_S) if self._busy else self._settings.interval_s)
                 self._wake.clear()
                 self._round()
                 if self._stopping and not self._flushes:
@@ -190,7 +195,9 @@ class Exporter:
     def _round(self) -> None:
         waiting = list(self._flushes)
         self._encode()
-        if waiting or time.monotonic() >= self._next_try or any(request.urgent for request in self._queue):
+        now = time.monotonic()
+        urgent = any(request.urgent for request in self._queue) and now >= self._asked_to_wait_until
+        if waiting or urgent or now >= self._next_try:
             self._deliver()
         self._deliver_spooled()
         for flush in waiting:
@@ -203,7 +210,10 @@ class Exporter:
         if encoder is None:
             return
         entries = _drain(self._recorder.entries)
-        for request in (*encoder.metrics(_drain(self._recorder.samples)), *encoder.logs(entries)):
+        samples = _drain(self._recorder.samples)
+        # A program that logs faster than usual would fill the queue before the next regular look.
+        self._busy = len(samples) > STEPS_KEPT // 8
+        for request in (*encoder.metrics(samples), *encoder.logs(entries)):
             self._queue.append(request)
             self._queued_bytes += len(request.body)
         while self._queued_bytes > QUEUE_BYTES:
@@ -233,6 +243,8 @@ class Exporter:
                 wanted = reply.retry_after_s if reply.retry_after_s is not None else pause
                 # Spread, or a thousand ranks that lost the service together would return together.
                 self._next_try = time.monotonic() + wanted * random.uniform(0.7, 1.3)
+                if reply.retry_after_s is not None:
+                    self._next_try = self._asked_to_wait_until = time.monotonic() + wanted * random.uniform(1.0, 1.3)
                 return
             self._failures = 0
             self._remove(request)
@@ -276,8 +288,10 @@ class Exporter:
                 LOSSES.count("unsent_at_exit")
                 return
         self._encode()
-        for request in list(self._queue):
-            if self._spool is None or not self._spool.put(request.signal, request.body, request.content_type):
+        until = time.monotonic() + _KEEPING_S
+        for request in sorted(self._queue, key=lambda request: not request.urgent):
+            kept = self._spool is not None and time.monotonic() < until
+            if not kept or self._spool is None or not self._spool.put(request.signal, request.body, request.content_type):
                 LOSSES.count("unsent_at_exit")
         self._queue.clear()
 
@@ -294,9 +308,26 @@ def _drain(queue: "deque[Any]") -> list[Any]:
 
 
 def rejected(answer: bytes) -> int:
-    """Number of points or records that a JSON answer says were not taken; 0 for what is no such answer."""
+    """Number of points or records that an answer says were not taken, in JSON or protobuf; 0 for what is no such answer."""
+    if answer[:1] == b"\x0a":
+        return _rejected_in_protobuf(answer)
     try:
         partial = json.loads(answer).get("partialSuccess") or {}
         return int(partial.get("rejectedDataPoints") or partial.get("rejectedLogRecords") or 0)
     except (ValueError, TypeError, AttributeError):
         return 0
+
+
+def _rejected_in_protobuf(answer: bytes) -> int:
+    """Field 1 (partial_success) holds a message whose field 1 is the number, a varint."""
+    if len(answer) < 4 or (answer[1] & 0x80 and answer[2] & 0x80):
+        return 0
+    inner = answer[3 if answer[1] & 0x80 else 2 :]
+    if inner[:1] != b"\x08":
+        return 0
+    number = 0
+    for place, byte in enumerate(inner[1:11]):
+        number |= (byte & 0x7F) << 7 * place
+        if not byte & 0x80:
+            return number
+    return 0

@@ -55,6 +55,7 @@ class Receiver:
 
     port: int = 0
     mode: str = "ok"
+    retry_after: str = ""
     requests: list[Request] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -120,6 +121,8 @@ def receiver(mode: str = "ok") -> Iterator[Receiver]:
                 self.send_response(STATUS[mode])
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(answer)))
+                if box.retry_after:
+                    self.send_header("retry-after", box.retry_after)
                 if mode == "redirect":
                     self.send_header("location", "/elsewhere")
                 self.end_headers()

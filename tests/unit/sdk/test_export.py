@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
 
 from firstfault import _export
 from firstfault._export import Exporter, ExportSettings, rejected
@@ -191,3 +194,39 @@ def test_an_exporter_that_never_started_delivers_nothing_and_does_not_wait() -> 
 )
 def test_reading_a_partial_success(answer: bytes, count: int) -> None:
     assert rejected(answer) == count
+
+
+@pytest.mark.parametrize("message", ["", "why " * 100])
+@pytest.mark.parametrize("count", [1, 300, 2**40])
+def test_reading_a_partial_success_in_protobuf(count: int, message: str) -> None:
+    partial = ExportLogsPartialSuccess(rejected_log_records=count, error_message=message)
+    assert rejected(ExportLogsServiceResponse(partial_success=partial).SerializeToString()) == count
+    without = ExportLogsServiceResponse(partial_success=ExportLogsPartialSuccess(error_message="only words"))
+    assert rejected(without.SerializeToString()) == 0
+
+
+@given(st.binary(max_size=40))
+def test_any_answer_can_be_read(answer: bytes) -> None:
+    assert rejected(answer) >= 0 and rejected(b"\x0a" + answer) >= 0
+
+
+def test_an_exception_does_not_break_the_wait_that_the_service_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver("503") as box, exporting(box.endpoint) as (recorder, exporter):
+        box.retry_after = "60"
+        recorder.add(Entry(1, "exception", 21))
+        box.wait(lambda: len(box.requests) == 1)
+        rounds: list[None] = []
+        encode = exporter._encode
+        monkeypatch.setattr(exporter, "_encode", lambda: (rounds.append(None), encode()))
+        _eventually(lambda: len(rounds) >= 4)
+        assert len(box.requests) == 1
+
+
+def test_many_calls_at_once_are_all_delivered() -> None:
+    with receiver() as box, exporting(box.endpoint) as (recorder, exporter):
+        before = _lost("queue_full")
+        for number in range(20_000):
+            recorder.log({"loss": 1.0}, number)
+            if number % 4000 == 3999:
+                assert exporter.flush(30)
+        assert len(box.points("train.loss")) == 20_000 and _lost("queue_full") == before
