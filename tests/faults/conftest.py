@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.faults.scenario import quiet
 from tests.faults.service import Service, running
 from tests.faults.table import THRESHOLDS
 
@@ -23,3 +24,7 @@ def service_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceFor
             return started[name]
 
         yield service
+        if any(each.counted for each in started.values()):
+            quiet()
+        for each in started.values():
+            assert {run: len(each.incidents(run)) for run in each.counted} == each.counted

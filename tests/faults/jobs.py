@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -83,8 +84,7 @@ class TorchJob:
             "OMP_NUM_THREADS": "1",
         }
         with (folder / "torchrun.out").open("wb") as out, (folder / "torchrun.err").open("wb") as err:
-            # A session of its own: the whole tree can be signalled at once, as a scheduler does.
-            self._process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+            self._process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def ended(self) -> bool:
         """torchrun ends when its ranks have."""
@@ -92,17 +92,31 @@ class TorchJob:
 
     def terminate(self) -> None:
         """SIGTERM to launcher, ranks and data workers."""
-        os.killpg(self._process.pid, signal.SIGTERM)
+        signal_tree(self._process.pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to launcher, ranks and data workers."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        self._process.wait()
+        if self._process.poll() is None:
+            signal_tree(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def output(self) -> str:
         """End of the launcher's and every rank's stderr."""
         files = [self._folder / "torchrun.err", *sorted(self._folder.glob("ranks/**/stderr.log"))]
         return "\n".join(f"{path.parent.name}/{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in files)
+
+
+def signal_tree(root: int, number: signal.Signals) -> None:
+    """Signal a process and all its descendants at once, as schedulers do; torchrun gives each rank a session of its own."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    tree = {root}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    for pid in tree:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

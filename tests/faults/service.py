@@ -77,6 +77,8 @@ class Service:
         self.endpoint = f"http://{otlp_http}"
         self.errors = errors
         self.pages = pages
+        self.counted: dict[str, int] = {}
+        """Incidents a run has had when its test ended; none may come after."""
         self._client = httpx.Client(base_url=f"http://{api}", timeout=10)
 
     def get(self, path: str, **parameters: str) -> Document:
