@@ -20,7 +20,8 @@ def _ids(text: str, where: str, frames: str) -> list[str]:
 def test_examples_match_and_near_misses_do_not(pattern: Pattern) -> None:
     assert pattern.examples, "a row needs an example of its own"
     for example in pattern.examples:
-        assert any(pattern.id in _ids(example, where, pattern.example_frames) for where in pattern.where), example
+        for where in pattern.where:
+            assert pattern.id in _ids(example, where, pattern.example_frames), (where, example)
     if pattern.weight != "fallback":
         assert pattern.near_misses, "a row needs a near miss of its own"
     for text in pattern.near_misses:

@@ -18,9 +18,9 @@ MOST_SEEN: Final = 4000
 MOST_ALIKE: Final = 8
 """Observations kept per stream and pattern."""
 MOST_STREAMS: Final = 20_000
-_STRUCTURE: Final = ("traceback (most recent", 'file "', "error", "exception", "interrupt", "died", "restart", "resum", "requeu", "exitcode", "rank  ", "host  ")
-"""What lines hold that matter to the parser or to the course of the job, whatever the patterns say; lower case."""
 _PROGRESS_WORDS: Final = ("step", "iter", "epoch", "batch", "%|")
+_EPOCH_NS: Final = 10**17
+"""Times below are since midnight or boot: they do not compare between logs."""
 _REMEMBERED: Final = 20_000
 _DIGITS: Final = str.maketrans("", "", "0123456789")
 _BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank (?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
@@ -28,7 +28,7 @@ _PROGRESS: Final = re.compile(
     r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
 )
 _RESTART: Final = re.compile(
-    r"(?i)restart(?:ing|ed)? (?:the )?(?:worker group|workers|training|attempt|job|run)|(?:attempt|restart)[ #:=]{1,3}\d{1,5} (?:of|/|start)|"
+    r"restart(?:ing|ed)? (?:the )?(?:worker group|workers|training|attempt|job|run)|(?:attempt|restart)[ #:=]{1,3}\d{1,5} (?:of|/|start)|"
     r"\bstart(?:ing)? attempt|resuming (?:training )?from (?:checkpoint|step|iteration)|\d{1,5} restarts? left|requeu(?:ed|eing)|will restart worker group"
 )
 _TABLE: Final = re.compile(
@@ -98,7 +98,9 @@ class LogReader:
         self._alike: dict[tuple[str, str], Seen] = {}
         self._silent: set[str] = set()
         self._ranks: set[int] = set()
-        self._time: int | None = None
+        self._time: Prefixed | None = None
+        """The newest line with a time."""
+        self._crashes: dict[tuple[str, str, tuple[tuple[str, str], ...]], TextReading] = {}
         self._attempt = 0
         self._busy = 0
         self._failed_at: int | None = None
@@ -109,15 +111,14 @@ class LogReader:
         """Take one line, without its line end."""
         self._summary.lines = number
         lowered = raw.lower()
-        if not self._busy and not any(word in lowered for word in _STRUCTURE) and not self._reader.matcher.may_match(lowered):
+        if not self._busy and not _structural(lowered) and not self._reader.matcher.may_match(lowered):
             if self._failed_at is not None:
                 self._after_failure(raw, number)
             return
         line = self._prefixes.split(raw)
         stream = self._stream(line)
-        if line.time_ns is not None:
-            self._time = line.time_ns
-            self._summary.timed = self._summary.timed or line.time_ns > 10**17
+        if line.timed:
+            self._time = line
         self._body(line, line.body, stream, number)
         for more in line.more:
             self._body(line, more, stream, number)
@@ -165,7 +166,12 @@ class LogReader:
             self._crash(crash, self._where.get(stream) or Prefixed(body=""), stream)
 
     def _crash(self, crash: Crash, line: Prefixed, stream: str) -> None:
-        reading = self._reader.exception(crash.type, crash.message, frames=crash.frames, chain=crash.chain)
+        places = tuple((frame.module, frame.function) for frame in crash.frames)
+        key = (crash.type, crash.message.translate(_DIGITS), places)
+        known = self._crashes.get(key) if not crash.chain else None
+        reading = known or self._reader.exception(crash.type, crash.message, frames=crash.frames, chain=crash.chain)
+        if known is None and not crash.chain and len(self._crashes) < _REMEMBERED:
+            self._crashes[key] = reading
         text = f"{crash.type}: {crash.message}" if crash.message else crash.type
         self._keep(reading, text, crash.first_line, crash.last_line, line, stream, crash, reading.fingerprint.id)
         if reading.symptom and not crash.ignored:
@@ -181,9 +187,9 @@ class LogReader:
             if self._failed_at is not None:
                 self._after_failure(body, number)
             return
-        if _RESTART.search(body) is not None:
+        if self._failed_at is not None and _begins_again(body):
             self._again(number)
-        reading = self._reader.line(body)
+        reading = self._reader.glance(body)
         if not reading.pattern:
             if len(self._silent) < _REMEMBERED:
                 self._silent.add(key)
@@ -217,6 +223,9 @@ class LogReader:
         if len(self._summary.seen) >= MOST_SEEN:
             self._summary.dropped += 1
             return
+        when = line if line.timed else self._time
+        time_ns = when.time_ns if when is not None else None
+        self._summary.timed = self._summary.timed or (time_ns is not None and time_ns > _EPOCH_NS)
         seen = Seen(
             reading=reading,
             text=text[:4000],
@@ -226,7 +235,7 @@ class LogReader:
             rank=rank,
             node=reading.facts.get("node", line.node),
             stream=stream,
-            time_ns=line.time_ns if line.time_ns is not None else self._time,
+            time_ns=time_ns,
             crash=crash,
             attempt=self._attempt,
         )
@@ -244,7 +253,7 @@ class LogReader:
             pid = re.search(r"pid: (\d{1,9})", value)
             facts = {"exit": code[0], "rank": rank[0], "pid": pid[1] if pid else ""}
             reading = self._reader.exit(int(code[0]), facts)
-            placed = Prefixed(body="", rank=int(rank[0]), node=self._table.get("host", ""), time_ns=line.time_ns)
+            placed = Prefixed(body="", rank=int(rank[0]), node=self._table.get("host", ""), stamp=line.stamp, exact_ns=line.exact_ns)
             text = f"rank {rank[0]} ended with exit code {code[0]}"
             self._keep(reading, text, number, number, placed, f"r{rank[0]}", None, "exit")
 
@@ -271,6 +280,32 @@ class LogReader:
                     self._summary.recovered.setdefault(seen.order, number)
             self._attempt += 1
             self._failed_at = None
+
+
+def _begins_again(body: str) -> bool:
+    lowered = body[:1000].lower()
+    return any(word in lowered for word in ("start", "resuming", "requeu")) and _RESTART.search(lowered) is not None
+
+
+def _structural(lowered: str) -> bool:
+    """Whether a lower-cased line may matter to the parser or to the course of the job, whatever the patterns say.
+
+    Spelled out because it is asked of every line.
+    """
+    return (
+        "error" in lowered
+        or 'file "' in lowered
+        or "exception" in lowered
+        or "traceback (" in lowered
+        or "interrupt" in lowered
+        or "died" in lowered
+        or "restart" in lowered
+        or "resum" in lowered
+        or "requeu" in lowered
+        or "exitcode" in lowered
+        or "rank  " in lowered
+        or "host  " in lowered
+    )
 
 
 def leading(role: model.Role) -> int:

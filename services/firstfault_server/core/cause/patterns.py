@@ -65,7 +65,10 @@ class PatternTable(msgspec.Struct, kw_only=True, frozen=True):
 
 _LETTERS = {code: " " for code in range(128) if not 97 <= code <= 122}
 _COMMON = frozenset(
-    {"the", "not", "was", "with", "for", "and", "that", "from", "this", "has", "have", "your", "error", "errors", "failed", "info"}
+    (
+        *("the", "not", "was", "with", "for", "and", "that", "from", "this", "has", "have", "your", "error", "failed", "info"),
+        *("rank", "number", "loss", "grad", "norm", "scale", "step", "iteration", "batch", "time", "memory", "size", "tensor"),
+    )
 )
 """Words that too many lines hold to tell anything."""
 
@@ -103,11 +106,11 @@ class _Compiled:
 
     def match(self, text: str, lowered: str, type_name: str, frames: str) -> dict[str, str] | None:
         """Facts when every condition holds, None otherwise."""
-        if self.has and not any(word in lowered for word in self.has):
-            return None
         if self.type is not None and not self.type.fullmatch(type_name):
             return None
-        if self.lacks and any(word in lowered for word in self.lacks):
+        if self.has and not _holds(lowered, self.has):
+            return None
+        if self.lacks and _holds(lowered, self.lacks):
             return None
         if self.frames is not None and not self.frames.search(frames):
             return None
@@ -121,6 +124,13 @@ class _Compiled:
             elif needed:
                 return None
         return facts
+
+
+def _holds(lowered: str, words: tuple[str, ...]) -> bool:
+    for word in words:  # noqa: SIM110 - a generator costs twice as much, and this is the innermost loop
+        if word in lowered:
+            return True
+    return False
 
 
 class Matcher:
@@ -160,12 +170,11 @@ class Matcher:
 
 
 def _telling_word(literal: str) -> str:
-    """The longest whole word of a row's literal, inner words first: its ends may stand inside a longer word."""
+    """The rarest-looking word of a row's literal: not a common one, and the longest."""
     words = literal.translate(_LETTERS).split()
     if not words:
         raise ValueError(f"{literal!r} holds no letters: a line could not be found by it")
-    inner = [word for word in words if f" {word} " in f" {literal} "] or words
-    return max(inner, key=lambda word: (word not in _COMMON, len(word)))
+    return max(words, key=lambda word: (word not in _COMMON, len(word)))
 
 
 def _hits(rows: Sequence[_Compiled], text: str, lowered: str, type_name: str, frames: str) -> Iterable[Hit]:

@@ -87,11 +87,15 @@ class TextReader:
 
     def line(self, body: str) -> TextReading:
         """Reading of one line of output."""
-        hit = strongest(self._matcher.line(body))
-        if hit is None:
+        reading = self.glance(body)
+        if not reading.pattern:
             return NOTHING
-        identity = fingerprint("", body, (), self._advice_marks)
-        return self._reading(hit, identity)
+        return msgspec.structs.replace(reading, fingerprint=fingerprint("", body, (), self._advice_marks))
+
+    def glance(self, body: str) -> TextReading:
+        """Reading of one line without its identity, for logs of which few lines are kept."""
+        hit = strongest(self._matcher.line(body))
+        return self._reading(hit, model.Fingerprint()) if hit is not None else NOTHING
 
     def exit(self, status: int, facts: Mapping[str, str]) -> TextReading:
         """Reading of an exit status: negative, or 128 and more, is a signal."""

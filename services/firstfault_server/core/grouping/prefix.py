@@ -66,12 +66,26 @@ class Prefixed(msgspec.Struct, kw_only=True):
     node: str = ""
     process: str = ""
     """Process id or actor where a prefix names one: separates streams that have no rank."""
-    time_ns: int | None = None
-    """Nanoseconds since the epoch; of clock-only prefixes since midnight, of dmesg since boot."""
+    stamp: dict[str, str | None] = {}
+    """Parts of the first time found, unread: most lines are not kept, and reading a time costs more than finding it."""
+    exact_ns: int | None = None
+    """Time of a JSON line."""
     marked: bool = False
     """A time or a level stood in front: a log entry begins here."""
     more: list[str] = []
     """Further lines that one JSON line held (its traceback)."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it says any time."""
+        return self.exact_ns is not None or bool(self.stamp)
+
+    @property
+    def time_ns(self) -> int | None:
+        """Nanoseconds since the epoch; of clock-only prefixes since midnight, of dmesg since boot; None without or with a bad one."""
+        if self.exact_ns is not None:
+            return self.exact_ns
+        return _time(self.stamp) if self.stamp else None
 
 
 class Prefixes:
@@ -148,8 +162,14 @@ def _step(text: str, found: Prefixed) -> str | None:
 
 
 def _take(expression: "re.Pattern[str]", hit: "re.Match[str]", text: str, found: Prefixed) -> str | None:
-    groups = hit.groupdict()
     rest = text[hit.end() :]
+    if expression is _RANK or expression is _BRACKET_RANK:
+        found.rank = int(hit["rank"])
+        return rest
+    if expression is _LEVEL:
+        found.marked = True
+        return rest
+    groups = hit.groupdict()
     if groups.get("rank"):
         found.rank = int(groups["rank"])
     if groups.get("host"):
@@ -161,8 +181,8 @@ def _take(expression: "re.Pattern[str]", hit: "re.Match[str]", text: str, found:
     if expression is _NCCL:
         return rest
     found.marked = found.marked or expression in _ENTRY
-    if found.time_ns is None and (groups.get("clock") or groups.get("seconds")):
-        found.time_ns = _time(groups)
+    if not found.stamp and (groups.get("clock") or groups.get("seconds")):
+        found.stamp = groups
     return rest if rest != text else None
 
 
@@ -210,10 +230,10 @@ def _json(text: str, found: Prefixed) -> str:
         found.node = node[:100]
     stamp = _first(raw, _JSON_TIME)
     if isinstance(stamp, str) and (hit := _ISO.match(stamp)) is not None:
-        found.time_ns = _time(hit.groupdict())
+        found.exact_ns = _time(hit.groupdict())
     elif isinstance(stamp, int | float) and 1e8 < stamp < 1e19:
         scale = 1e9 if stamp < 1e11 else 1e6 if stamp < 1e14 else 1e3 if stamp < 1e17 else 1
-        found.time_ns = int(stamp * scale)
+        found.exact_ns = int(stamp * scale)
     lines = (body if isinstance(body, str) else "").splitlines()
     if isinstance(trace, str):
         lines += trace.splitlines()
