@@ -59,7 +59,7 @@ def _stopped(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Th
                 return None
         if part.reaction is not None and part.reaction.time_ns + seen.skew_ns < first:
             return None
-    if any(seen.stalled and not seen.ended for seen in ranks):
+    if any(seen.stalled for seen in ranks):
         return None
     roles = [
         RoleOf(process=seen.process, rank=seen.rank, role="teardown" if seen.stop_ns or part.owns or part.reaction else "unknown")
@@ -219,9 +219,9 @@ def _roles(ranks: Sequence[RankObservation], parts: Sequence[Part], first: set[i
             reason = part.best.why
         elif part.reaction is not None:
             role, reason = part.reaction.role, part.reaction.text
+        elif seen.stalled or (stalled and not seen.ended and not seen.stop_ns):
+            role, reason = "waiting", "alive, without progress"
         elif seen.stop_ns or part.torn_down:
             role, reason = "teardown", "asked to stop after the first fault"
-        elif stalled and not seen.ended:
-            role, reason = "waiting", "alive, without progress"
         roles.append(RoleOf(process=seen.process, rank=seen.rank, role=role, why=reason[:200]))
     return roles

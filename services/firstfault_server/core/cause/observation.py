@@ -85,7 +85,7 @@ class RankObservation(msgspec.Struct, kw_only=True):
     silent: bool = False
     never_seen: bool = False
     stalled: bool = False
-    """Alive, and without progress for longer than its budget."""
+    """Alive, and without progress for longer than its budget; of a process that has ended since, whether a hang was confirmed before."""
     gpu_uuid: str = ""
     skew_ns: int = 0
     """Add to the sender's times to compare hosts."""

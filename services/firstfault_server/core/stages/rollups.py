@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections import defaultdict
+from collections.abc import Iterator
 
 from firstfault_server.core import model
 
-Point = tuple[int, float, int | None]
+Columns = tuple[list[int], list[float], list[int | None]]
+"""Times, values, steps."""
 
 
 def rollups(batch: model.Batch, series: list[model.Series], window_ns: int) -> list[model.Rollup]:
@@ -14,20 +15,52 @@ def rollups(batch: model.Batch, series: list[model.Series], window_ns: int) -> l
 
     First and last are the finite values with the lowest and highest time; of equal times the lower and the higher value.
     """
-    cells: dict[tuple[str, str, int], list[Point]] = defaultdict(list)
+    cells: dict[tuple[str, str, int], list[Columns]] = {}
     for one in series:
         attributes = json.dumps(one.attributes, sort_keys=True, separators=(",", ":")) if one.attributes else ""
-        steps = one.steps if one.steps is not None else [None] * len(one.values)
-        for time_ns, value, step in zip(one.times_ns, one.values, steps, strict=True):
-            cells[(one.metric, attributes, time_ns - time_ns % window_ns)].append((time_ns, value, step))
-    return [_rollup(batch, metric, attributes, window, points) for (metric, attributes, window), points in sorted(cells.items())]
+        for window, columns in _windows(one, window_ns):
+            cells.setdefault((one.metric, attributes, window), []).append(columns)
+    return [_rollup(batch, metric, attributes, window, _joined(parts)) for (metric, attributes, window), parts in sorted(cells.items())]
 
 
-def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, points: list[Point]) -> model.Rollup:
+def _windows(series: model.Series, window_ns: int) -> Iterator[tuple[int, Columns]]:
+    """The series cut at window borders; mostly all points of a request fall into one."""
+    if not series.times_ns:
+        return
+    steps: list[int | None] = series.steps if series.steps is not None else [None] * len(series.values)
+    low = min(series.times_ns)
+    first = low - low % window_ns
+    if max(series.times_ns) < first + window_ns:
+        yield first, (series.times_ns, series.values, steps)
+        return
+    parts: dict[int, Columns] = {}
+    for time_ns, value, step in zip(series.times_ns, series.values, steps, strict=True):
+        times, values, its = parts.setdefault(time_ns - time_ns % window_ns, ([], [], []))
+        times.append(time_ns)
+        values.append(value)
+        its.append(step)
+    yield from parts.items()
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    if len(parts) == 1:
+        return parts[0]
+    return (
+        [t for times, _, _ in parts for t in times],
+        [v for _, values, _ in parts for v in values],
+        [s for *_, steps in parts for s in steps],
+    )
+
+
+def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, columns: Columns) -> model.Rollup:
     who = batch.identity
-    finite = [(time_ns, value) for time_ns, value, _ in points if math.isfinite(value)]
-    values = [value for _, value in finite]
-    steps = [step for _, _, step in points if step is not None]
+    times, values, steps = columns
+    count = len(values)
+    # The sum is not finite as soon as one value is not; an overflow of it only costs the filter.
+    if not math.isfinite(sum(values)):
+        kept = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
+        times, values = [t for t, _ in kept], [v for _, v in kept]
+    known = steps if None not in steps else [step for step in steps if step is not None]
     row = model.Rollup(
         tenant=who.tenant,
         run=who.run,
@@ -38,16 +71,16 @@ def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, po
         attributes=attributes,
         window_ns=window_ns,
         position=batch.position,
-        count=len(points),
-        nonfinite=len(points) - len(values),
-        step_min=min(steps) if steps else None,
-        step_max=max(steps) if steps else None,
+        count=count,
+        nonfinite=count - len(values),
+        step_min=min(known) if known else None,  # type: ignore[type-var]
+        step_max=max(known) if known else None,  # type: ignore[type-var]
     )
     if values:
-        first, last = min(finite), max(finite)
+        row.first_ns, row.first = min(zip(times, values, strict=True))
+        row.last_ns, row.last = max(zip(times, values, strict=True))
         row.sum, row.sumsq = _sum(values), _sum([value * value for value in values])
         row.min, row.max = min(values), max(values)
-        row.first, row.first_ns, row.last, row.last_ns = first[1], first[0], last[1], last[0]
     return row
 
 
@@ -55,5 +88,5 @@ def _sum(values: list[float]) -> float:
     """Exact sum; beyond the range of floats an infinity, as a plain sum would give."""
     try:
         return math.fsum(values)
-    except OverflowError:
-        return math.inf if sum(value > 0 for value in values) * 2 >= len(values) else -math.inf
+    except (OverflowError, ValueError):
+        return sum(values)

@@ -4,9 +4,13 @@ A new attempt begins with a process that replaces one of its rank when every pro
 silent or is replaced. A replacement whose peers live on joins the running attempt after `restart_window_s`.
 """
 
+from typing import Final
+
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.run_state import Member, RunState
 from firstfault_server.core.thresholds import Thresholds, nanoseconds
+
+_NEVER: Final = 1 << 62
 
 
 def counted(member: Member) -> bool:
@@ -19,27 +23,27 @@ def assign(state: RunState, now_ns: int, limits: Thresholds) -> None:
     window = nanoseconds(limits.restart_window_s)
     members = sorted((m for m in state.members.values() if counted(m)), key=lambda m: (m.started_ns, _rank(m), m.process))
     last_of = {member.rank: member.process for member in members}
-    attempts: list[list[Member]] = []
+    attempts: list[_Attempt] = []
     state.unassigned = False
     before = {member.process: member.attempt for member in members}
     for member in members:
         if not attempts:
-            attempts.append([])
+            attempts.append(_Attempt())
         current = attempts[-1]
-        twin = member.rank is not None and any(other.rank == member.rank for other in current)
-        if not twin and not (current and _complete(state, current) and _over(current, member, window, last_of, strict=True)):
-            current.append(member)
-        elif _over(current, member, window, last_of, strict=not twin):
-            attempts.append([member])
-        elif now_ns - member.first_ns >= window:
-            current.append(member)
-        else:
+        if not current.has(member):
+            whole = bool(current.members) and _complete(state, current)
+            if whole and current.ended_ns(last_of, strict=True) <= member.started_ns + SECOND_NS:
+                attempts.append(_Attempt())
+        elif current.ended_ns(last_of, strict=False) <= member.started_ns + window:
+            attempts.append(_Attempt())
+        elif now_ns - member.first_ns < window:
             member.attempt = 0
             state.unassigned = True
             continue
+        attempts[-1].add(member)
         member.attempt = state.dropped_attempts + len(attempts)
     state.attempt = state.dropped_attempts + len(attempts)
-    kept = [min(m.started_ns for m in each) for each in attempts]
+    kept = [min(m.started_ns for m in each.members) for each in attempts]
     state.attempts_started_ns = [*state.attempts_started_ns[: state.dropped_attempts], *kept]
     for member in state.members.values():
         if not counted(member):
@@ -49,21 +53,42 @@ def assign(state: RunState, now_ns: int, limits: Thresholds) -> None:
     _drop_old(state, limits)
 
 
-def _over(current: list[Member], member: Member, window_ns: int, last_of: dict[int | None, str], strict: bool) -> bool:
-    """Whether an attempt was over when a process started; peers on other nodes may take a while to go."""
-    slack = SECOND_NS if strict else window_ns
-    for other in current:
-        if other.ended:
-            gone = min(one.time_ns for one in other.exits) <= member.started_ns + slack
-        else:
-            gone = other.silent or (not strict and other.rank is not None and last_of[other.rank] != other.process)
-        if not gone:
-            return False
-    return True
+class _Attempt:
+    """Processes of one attempt, and when they were all gone."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.ranks: set[int] = set()
+        self._ended: dict[bool, int] = {}
+
+    def add(self, member: Member) -> None:
+        """One more process."""
+        self.members.append(member)
+        self._ended.clear()
+        if member.rank is not None:
+            self.ranks.add(member.rank)
+
+    def has(self, member: Member) -> bool:
+        """Whether the process's rank is taken."""
+        return member.rank is not None and member.rank in self.ranks
+
+    def ended_ns(self, last_of: dict[int | None, str], strict: bool) -> int:
+        """Sender's time at which the last process had ended; silent ones and (unless strict) replaced ones do not count."""
+        if strict not in self._ended:
+            self._ended[strict] = max((_gone_ns(member, last_of, strict) for member in self.members), default=0)
+        return self._ended[strict]
 
 
-def _complete(state: RunState, current: list[Member]) -> bool:
-    return state.world_size is None or len({m.rank for m in current if m.rank is not None}) >= state.world_size
+def _gone_ns(member: Member, last_of: dict[int | None, str], strict: bool) -> int:
+    if member.ended:
+        return min(one.time_ns for one in member.exits)
+    if member.silent or (not strict and member.rank is not None and last_of[member.rank] != member.process):
+        return 0
+    return _NEVER
+
+
+def _complete(state: RunState, current: _Attempt) -> bool:
+    return state.world_size is None or len(current.ranks) >= state.world_size
 
 
 def _rank(member: Member) -> int:

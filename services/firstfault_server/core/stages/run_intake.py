@@ -7,7 +7,7 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.exits import ending
 from firstfault_server.core.cause.observation import Fault, NodeFact
 from firstfault_server.core.model import SECOND_NS
-from firstfault_server.core.stages.run_state import Exit, Member, NumberFault, RunState
+from firstfault_server.core.stages.run_state import Exit, Member, NumberFault, RunState, Text
 from firstfault_server.core.stages.worker_events import SEVERITY_FATAL, TAIL_LINE, integer
 from firstfault_server.core.thresholds import Thresholds
 
@@ -166,22 +166,21 @@ def _stop(state: RunState, member: Member, time_ns: int) -> None:
 
 
 def _keep_text(state: RunState, event: model.Event, limits: Thresholds) -> None:
-    """Whole stacks of the exceptions most likely to be shown: the earliest, per attempt about sixteen."""
+    """Whole stacks of the exceptions most likely to be shown: of each attempt the earliest that are no reactions come first."""
     assert event.exception is not None
-    state.texts[event.id] = event.exception
-    most = limits.texts_per_attempt * limits.attempts_kept
-    if len(state.texts) <= most:
-        return
-    times = {fault.id: (not fault.fatal, fault.time_ns) for member in state.members.values() for fault in member.faults}
-    times[event.id] = (event.severity < SEVERITY_FATAL, event.time_ns)
-    # Of each attempt the earliest count; the newest attempts are the ones that may still change.
-    attempts = {fault.id: member.attempt for member in state.members.values() for fault in member.faults}
-    newest = attempts.get(event.id, state.attempt)
-    worst = max(
-        state.texts,
-        key=lambda one: (newest - attempts.get(one, state.attempt), times.get(one, (True, 0)), one),
-    )
-    del state.texts[worst]
+    fatal = event.severity >= SEVERITY_FATAL
+    reaction = event.text_role in ("cascade", "waiting", "teardown")
+    state.texts[event.id] = Text(event.identity.process, reaction, fatal, event.time_ns, event.exception)
+    if len(state.texts) > limits.texts_per_attempt * limits.attempts_kept:
+        del state.texts[max(state.texts, key=lambda one: _worth(state, one))]
+
+
+def _worth(state: RunState, text_id: str) -> tuple[int, bool, bool, int, str]:
+    """Lowest: worth most. The newest attempts are the ones whose verdict may still change."""
+    text = state.texts[text_id]
+    member = state.members.get(text.process)
+    age = state.attempt - (member.attempt or state.attempt) if member is not None else 1 << 30
+    return (age, text.reaction, not text.fatal, text.time_ns, text_id)
 
 
 def take_fact(state: RunState, record: model.NodeFault) -> None:

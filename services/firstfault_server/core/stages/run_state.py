@@ -74,6 +74,16 @@ class Member(msgspec.Struct, array_like=True):
         return any(one.source != "signal_handler" for one in self.exits) or bool(self.exits and self.silent)
 
 
+class Text(msgspec.Struct, array_like=True):
+    """A whole exception, with what decides whether it is worth keeping."""
+
+    process: str
+    reaction: bool
+    fatal: bool
+    time_ns: int
+    exception: model.ExceptionInfo
+
+
 class NumberFault(msgspec.Struct, array_like=True):
     """A detector's newest statement about one metric of one process."""
 
@@ -144,7 +154,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     attempts_started_ns: list[int] = []
     pardons: list[tuple[int, int]] = []
     """Holes in receive time: end of the hole, by how much deadlines before it move."""
-    texts: dict[str, model.ExceptionInfo] = {}
+    texts: dict[str, Text] = {}
     facts: dict[str, NodeFact] = {}
     numbers: dict[str, NumberFault] = {}
     episodes: list[Episode] = []

@@ -178,7 +178,7 @@ def judge(state: RunState, attempt: int, now_ns: int, limits: Thresholds, hung: 
     if not loud and not stalled and not any(fact.initiates and _strikes(fact, members) for fact in facts):
         return Judged()
     seen = observations(state, attempt, now_ns, limits, hung)
-    verdict = decide(seen, facts=facts, exceptions=state.texts, thresholds=limits)
+    verdict = decide(seen, facts=facts, exceptions={key: text.exception for key, text in state.texts.items()}, thresholds=limits)
     judged = Judged(verdict=verdict, accounted=_accounted(state, members, seen, now_ns, limits))
     times = [fault.received_ns for one in seen for fault in one.faults if fault.fatal or fault.role == "waiting"]
     times += [fact.received_ns for fact in facts if fact.initiates]
