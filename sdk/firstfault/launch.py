@@ -5,6 +5,7 @@ path; its `sitecustomize` switches the SDK on where a training framework is impo
 """
 
 import argparse
+import hashlib
 import os
 import tempfile
 import uuid
@@ -12,11 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from firstfault._activation import AUTOSTART
+from firstfault._client import is_disabled
 from firstfault._foreground import cannot_start, run_in_foreground
 from firstfault._identity import FALLBACK_RUN_ID, RUN_ID, RUN_NAME
 from firstfault.sidecar.launched import LaunchDir
 
 HELP = "start a training command with the SDK switched on"
+# Open MPI (PMIx and older) name the job of one `mpirun` after its host and process id.
+_MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 LAUNCH_DIR = "FIRSTFAULT_LAUNCH_DIR"
 _AUTOSTART_DIR = Path(__file__).with_name("autostart")
 
@@ -24,7 +28,7 @@ _AUTOSTART_DIR = Path(__file__).with_name("autostart")
 def main(args: list[str]) -> int:
     """`firstfault run [--run-id ID] [--name N] [--capture-stderr] -- CMD …`; returns CMD's status, or dies of CMD's signal."""
     options, command = parse(args)
-    if os.environ.get("FIRSTFAULT_DISABLED") == "1":
+    if is_disabled(os.environ):
         return _become(command)
     launch_dir = _make_launch_dir()
     environ = environment(os.environ, run_id=options.run_id, name=options.name, launch_dir=launch_dir)
@@ -39,13 +43,20 @@ def environment(environ: Mapping[str, str], *, run_id: str | None, name: str | N
         **environ,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         AUTOSTART: str(Path(__file__).parent.parent),
-        # On several nodes each `firstfault run` has another one: it counts only where nothing names the job.
-        FALLBACK_RUN_ID: environ.get(FALLBACK_RUN_ID) or f"run-{uuid.uuid4().hex[:16]}",
+        FALLBACK_RUN_ID: environ.get(FALLBACK_RUN_ID) or own_run_id(environ),
     }
     for variable, value in ((RUN_ID, run_id), (RUN_NAME, name), (LAUNCH_DIR, launch_dir)):
         if value:
             changed[variable] = value
     return changed
+
+
+def own_run_id(environ: Mapping[str, str]) -> str:
+    """The last resort where nothing names the job: the same for all processes that one `mpirun` starts, else a new one."""
+    for variable in _MPI_JOB:
+        if job := environ.get(variable):
+            return "run-" + hashlib.sha256(f"{variable}={job}".encode("utf-8", "replace")).hexdigest()[:16]
+    return f"run-{uuid.uuid4().hex[:16]}"
 
 
 def parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:

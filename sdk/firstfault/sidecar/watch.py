@@ -3,7 +3,7 @@
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,14 @@ from firstfault.sidecar.ending import Ending, Evidence, ending_of, scheduler_wor
 from firstfault.sidecar.handover import Handover
 from firstfault.sidecar.kernel import KernelEvidence
 from firstfault.sidecar.launched import LaunchDir
-from firstfault.sidecar.lines import RateLimit, Severity, severity_of
+from firstfault.sidecar.lines import Severity
 from firstfault.sidecar.records import record
 from firstfault.sidecar.send import Sender
 from firstfault.sidecar.spooled import settle_spool
-from firstfault.sidecar.tail import StderrTail
+from firstfault.sidecar.stderr import StderrWatch
 
-_TICK_S = 0.5
-_LINES_PER_S, _LINES_BURST = 5.0, 50
 _LAST_WORDS_S = 3.0
 """How long an unknown status waits for the launcher's words in stderr; torchrun looks at its workers ten times a second."""
-_QUIET_S = 0.2
-"""Last lines of stderr come at most this long after the end of a process whose status is known."""
 _DELIVERY_S = 5.0
 _SPOOL_DELIVERY_S = 1.5
 """With the two above this ends the sidecar within ten seconds of its process."""
@@ -67,12 +63,11 @@ class Sidecar:
         self._sender = Sender(config.endpoint, config.headers, config.resource)
         self._beacon = _open_beacon(config.beacon_fd, config.beacon_path)
         self._kernel = KernelEvidence(config.pid)
-        self._stderr_status = handover.stderr.status
-        self._tail = StderrTail(handover.stderr.fd, handover.stderr.offset) if handover.stderr.fd >= 0 else None
-        self._rate = RateLimit(_LINES_PER_S, _LINES_BURST)
+        self._stderr = StderrWatch(handover.stderr, self._redactor, self._sender, self._whereabouts)
 
     def run(self) -> None:
         """Watch, report, deliver or spool."""
+        self._stderr.start()
         beat_at = 0.0
         while True:
             now = time.monotonic()
@@ -82,11 +77,9 @@ class Sidecar:
                     break
                 self._guard(self._beat)
                 beat_at = now + self._config.heartbeat_interval_s
-            ended = self._process.wait(min(_TICK_S, beat_at - now))
-            if ended:
+            if self._process.wait(beat_at - now):
                 self._report(time.time_ns())
                 break
-            self._guard(self._send_lines)
         self._deliver()
 
     def _guard(self, act: Callable[[], None]) -> None:
@@ -113,59 +106,28 @@ class Sidecar:
     def _read_beacon(self) -> Reading | None:
         return None if self._beacon is None else self._beacon.read()
 
-    def _send_lines(self) -> None:
-        """Read what is new behind stderr and send what matters; one batch for each call with such lines."""
-        if self._tail is None:
-            return
-        records: list[dict[str, Any]] = []
-        try:
-            while lines := self._tail.read():
-                records += self._worthy(lines)
-        except OSError:
-            self._stderr_lost()
-        if records:
-            self._sender.keep(records)
-
-    def _stderr_lost(self) -> None:
-        self._tail = None
-        self._stderr_status = "not_seen: unreadable"
-
-    def _worthy(self, lines: Iterable[str]) -> list[dict[str, Any]]:
-        found = []
-        for line in lines:
-            severity = severity_of(line)
-            if severity is None:
-                continue
-            if self._rate.allow(time.monotonic()):
-                attributes = {conventions.LOG_PATH: self._handover.stderr.path, conventions.LOG_STREAM: "stderr", **self._whereabouts()}
-                found.append(record(conventions.LOG, time.time_ns(), severity, attributes, self._redactor.text(line)))
-            else:
-                self._sender.dropped["stderr_rate"] += 1
-        return found
-
     def _whereabouts(self) -> dict[str, AttributeValue | None]:
         reading = self._read_beacon()
         return {} if reading is None else _place(reading)
 
     def _report(self, died_ns: int) -> None:
-        """Send the exit record as soon as the status is known, or the time for finding it is over."""
+        """Send the exit record as soon as the status is known, or the time for finding it is over.
+
+        With a known status it goes at once: a scheduler may be about to kill whatever is left of the job.
+        """
         deadline = time.monotonic() + _LAST_WORDS_S
-        quiet_at = time.monotonic() + _QUIET_S
-        while True:
-            self._guard(self._send_lines)
-            status = self._status()
-            now = time.monotonic()
-            if now >= deadline or (now >= quiet_at and (status is not None or self._explained())):
-                break
+        self._guard(self._stderr.catch_up)
+        while (status := self._status()) is None and not self._explained() and time.monotonic() < deadline:
             time.sleep(0.05)
-        self._finish_lines()
+            self._guard(self._stderr.catch_up)
+        self._guard(self._stderr.finish)
         oom, kernel_line = self._kernel.oom() if status is None or status.signal == signal.SIGKILL else ("", "")
         evidence = Evidence(
             pid=self._config.pid,
             died_at_s=died_ns / 1e9,
             status=status,
             beacon=self._read_beacon(),
-            lines=self._last_lines(),
+            lines=self._stderr.last(),
             oom=oom,
             end_time_s=self._handover.end_time_s,
         )
@@ -179,7 +141,7 @@ class Sidecar:
 
     def _report_replaced(self) -> None:
         """The program made way for another one, which has a sidecar of its own if it wants one."""
-        self._finish_lines()
+        self._guard(self._stderr.finish)
         ending = Ending(state="finished", code=None, signal=None, source="sidecar", reason="the process executed another program")
         self._sender.keep([self._exit_record(ending, time.time_ns())])
 
@@ -193,33 +155,22 @@ class Sidecar:
         reading = self._read_beacon()
         if reading is not None and reading.status is not None:
             return Status(code=reading.status)
-        return status_from_launcher(self._last_lines(), self._config.pid)
+        return status_from_launcher(self._stderr.last(), self._config.pid)
 
     def _explained(self) -> bool:
         """The process itself or the scheduler said why, so that nobody needs to wait for the status."""
         reading = self._read_beacon()
-        return (reading is not None and reading.exit is not Exit.RUNNING) or scheduler_words(self._last_lines()) is not None
-
-    def _last_lines(self) -> list[str]:
-        return [] if self._tail is None else self._tail.last()
-
-    def _finish_lines(self) -> None:
-        if self._tail is not None and (records := self._worthy(self._tail.finish())):
-            self._sender.keep(records)
+        return (reading is not None and reading.exit is not Exit.RUNNING) or scheduler_words(self._stderr.last()) is not None
 
     def _exit_record(self, ending: Ending, died_ns: int) -> dict[str, Any]:
-        if self._tail is not None and self._tail.skipped_bytes:
-            self._sender.dropped["stderr_skipped_bytes"] = self._tail.skipped_bytes
-        # Redacted as one text, so that a key block over several lines is seen as one.
-        tail = self._redactor.text("\n".join(self._last_lines()))
         attributes: dict[str, AttributeValue | None] = {
             conventions.EXIT_STATE: ending.state,
             conventions.EXIT_CODE: ending.code,
             conventions.EXIT_SIGNAL: ending.signal,
             conventions.EXIT_SOURCE: ending.source,
             conventions.EXIT_REASON: self._redactor.text(ending.reason)[:1024] or None,
-            conventions.STDERR_TAIL: tail.split("\n") if tail else None,
-            conventions.STDERR_STATUS: self._stderr_status,
+            conventions.STDERR_TAIL: self._stderr.last_redacted() or None,
+            conventions.STDERR_STATUS: self._stderr.status,
             **self._whereabouts(),
         }
         severity = _SEVERITY.get(ending.state, Severity.WARN)

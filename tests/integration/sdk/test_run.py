@@ -34,12 +34,12 @@ sys.exit(11)
 """
 
 
-@pytest.mark.parametrize("status", [0, 1, 3, 127, 255])
+@pytest.mark.parametrize("status", [0, 3, 255])
 def test_the_status_is_the_commands(jobs: Jobs, status: int) -> None:
     assert jobs.command([*RUN, "--", "sh", "-c", f"exit {status}"], ready=False).wait(20) == status
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT, signal.SIGABRT, signal.SIGPIPE])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE])
 def test_a_signal_that_ends_the_command_ends_run(jobs: Jobs, number: signal.Signals) -> None:
     assert jobs.command([*RUN, "--", "sh", "-c", f"kill -{int(number)} $$"], ready=False).wait(20) == -number
 
@@ -50,8 +50,16 @@ def test_a_command_that_cannot_start_is_named(jobs: Jobs, command: str, status: 
     assert f"firstfault run: {command}:" in jobs.stderr.read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT])
-@pytest.mark.parametrize("whom", ["run alone", "whole group"])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        *(
+            (number, "run alone")
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+        ),
+        *((number, "whole group") for number in (signal.SIGTERM, signal.SIGINT)),
+    ],
+)
 def test_a_signal_arrives_once(jobs: Jobs, number: signal.Signals, whom: str) -> None:
     process = jobs.command([*RUN, "--", sys.executable, "-c", COUNTER])
     (os.kill if whom == "run alone" else os.killpg)(process.pid, number)

@@ -135,3 +135,10 @@ def test_the_environment_keeps_what_was_there() -> None:
     assert environ["FIRSTFAULT_FALLBACK_RUN_ID"] == "outer"
     assert environ["HOME"] == "/h"
     assert "FIRSTFAULT_RUN_ID" not in environ
+
+
+def test_processes_of_one_mpirun_share_the_last_resort() -> None:
+    one, two = ({"PMIX_NAMESPACE": "prterun-n1-42@1", "OMPI_COMM_WORLD_RANK": rank} for rank in "01")
+    assert launch.own_run_id(one) == launch.own_run_id(two)
+    assert launch.own_run_id(one) != launch.own_run_id({"PMIX_NAMESPACE": "prterun-n1-43@1"})
+    assert launch.own_run_id({}) != launch.own_run_id({})

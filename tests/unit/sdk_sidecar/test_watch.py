@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 
 from firstfault._beacon import Beacon, Cell, Exit
 from firstfault._sidecar_config import SidecarConfig
-from firstfault.sidecar import watch
+from firstfault.sidecar import stderr, watch
 from firstfault.sidecar.death import Status
 from firstfault.sidecar.handover import Handover, StderrSource
 from firstfault.sidecar.launched import LaunchDir
+from firstfault.sidecar.tail import StderrTail
 
 PID = 4_000_042
 """Above what Linux gives out: no such process."""
@@ -90,7 +92,6 @@ class Stand:
 def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
     monkeypatch.setattr(watch, "Sender", Outbox)
     monkeypatch.setattr(watch, "_LAST_WORDS_S", 0.2)
-    monkeypatch.setattr(watch, "_QUIET_S", 0.01)
     made = Stand(tmp_path)
     yield made
     made.beacon.close()
@@ -166,6 +167,29 @@ def test_an_error_of_its_own_costs_a_beat_and_not_the_exit_record(stand: Stand, 
     assert outbox.dropped["sidecar_error"] == 1
     assert len(outbox.beats) == 2
     assert outbox.exit()["train.exit.state"] == "failed"
+
+
+def test_a_file_system_that_hangs_stops_neither_beats_nor_the_exit_record(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, hung = threading.Event(), threading.Event()
+
+    def hangs(tail: StderrTail) -> list[str]:
+        hung.set()
+        released.wait(20)
+        return []
+
+    class Slow(Process):
+        def wait(self, timeout_s: float) -> bool:
+            return hung.wait(10) and super().wait(timeout_s)
+
+    monkeypatch.setattr(StderrTail, "read", hangs)
+    monkeypatch.setattr(stderr, "_PERIOD_S", 0.001)
+    try:
+        outbox = stand.run(Slow(Status(code=3)))
+    finally:
+        released.set()
+    assert len(outbox.beats) == 3
+    assert outbox.exit()["train.exit.state"] == "failed"
+    assert outbox.exit()["firstfault.stderr.status"] == "not_seen: unreadable"
 
 
 def test_without_a_page_the_end_is_reported_all_the_same(stand: Stand) -> None:
