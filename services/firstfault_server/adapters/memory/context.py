@@ -1,15 +1,13 @@
 """ContextStore in memory."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from firstfault_server.adapters.memory.state import State, copied, in_period, listed
-from firstfault_server.core import model, search_fields
+from firstfault_server.core import fingerprints, model, search_fields
 from firstfault_server.core.keyset import start_key
 from firstfault_server.core.search_match import check, matches
 from firstfault_server.ports import ListQuery, NotFound, Page
-
-LISTED: Final = 10
 
 
 class MemoryContextStore:
@@ -92,18 +90,7 @@ class MemoryContextStore:
 
 
 def _summary(events: list[model.Event]) -> dict[str, Any]:
-    """One item of `fingerprints`; text comes from the latest event."""
+    """One item of `fingerprints`."""
     events = sorted(events, key=lambda event: (event.time_ns, event.id), reverse=True)
-    latest = events[0]
-    exception = latest.exception
-    return {
-        "fingerprint": latest.fingerprint,
-        "symptom": latest.symptom,
-        "type": "" if exception is None else exception.type,
-        "message": latest.body if exception is None else exception.message,
-        "count": len(events),
-        "first_seen_ns": events[-1].time_ns,
-        "last_seen_ns": latest.time_ns,
-        "runs": list(dict.fromkeys(event.identity.run for event in events if event.identity.run))[:LISTED],
-        "nodes": list(dict.fromkeys(event.identity.node for event in events if event.identity.node))[:LISTED],
-    }
+    places = [(event.identity.run, event.identity.node) for event in events[: fingerprints.LATEST]]
+    return fingerprints.summary(events[0], len(events), events[-1].time_ns, events[0].time_ns, places)

@@ -11,17 +11,16 @@ from firstfault_server.adapters.sqlite.database import Database
 from firstfault_server.adapters.sqlite.encoding import column, storable, unpack
 from firstfault_server.adapters.sqlite.search_sql import Columns, Condition, compile_expression, indexed
 from firstfault_server.adapters.sqlite.segments import Segment, create_segment, drop_segment, read_segments, save_segment
-from firstfault_server.core import model, search_fields
+from firstfault_server.core import fingerprints, model, search_fields
 from firstfault_server.core.keyset import start_key
 from firstfault_server.core.search_match import check
 from firstfault_server.ports import ListQuery, NotFound, Page
 
-SEGMENT_BYTES: Final = 128 << 20
-"""A segment that has grown to this takes no more; retention by size drops whole segments."""
+SEGMENT_BYTES: Final = 64 << 20
+"""A segment that has grown to this takes no more. Retention by size drops whole segments; a search gathers what matches of one
+segment before it looks at the next older one."""
 DEAD_LETTER_BYTES: Final = 64 << 20
 """What dead letters may take together; the oldest go first."""
-LISTED: Final = 10
-"""Runs and nodes named per fingerprint."""
 
 # The attempt the run was in when it happened, unless the event says so itself (`core.search_fields.attempt_at`).
 _ATTEMPT: Final = """coalesce(e.attempt,
@@ -239,8 +238,10 @@ def _newest_first(segments: list[Segment], query: ListQuery) -> list[Segment]:
 
 
 def _where(segment: Segment, query: ListQuery) -> Condition:
+    table = segment.text_table
+
     def fts(match: str) -> Condition:
-        return f"e.doc IN (SELECT rowid FROM {segment.text_table} WHERE {segment.text_table} MATCH ?)", [match]
+        return f"e.doc IN (SELECT rowid FROM {table} WHERE {table} MATCH ?)", [match]
 
     target = Columns(fields=search_fields.EVENT, columns=_COLUMNS, flags=_FLAGS, fts=fts)
     sql, values = compile_expression(query.where, target)
@@ -251,42 +252,27 @@ def _where(segment: Segment, query: ListQuery) -> Condition:
 def _fingerprint(
     reader: sqlite3.Connection, segments: list[Segment], query: ListQuery, fingerprint: str, total: tuple[int, int, int]
 ) -> dict[str, Any]:
-    """One item of `fingerprints`; text comes from its latest event."""
-    latest: model.Event | None = None
-    named: dict[str, list[str]] = {"run": [], "node": []}
+    """One item of `fingerprints`; text, runs and nodes come from its latest events."""
+    latest: list[tuple[int, str, str, str]] = []
+    records: dict[str, Segment] = {}
     for segment in segments:
+        if len(latest) >= fingerprints.LATEST and latest[fingerprints.LATEST - 1][0] > segment.last_ns:
+            break
         where, values = _where(segment, query)
-        where, values = f"{where} AND e.fingerprint = ?", [*values, fingerprint]
-        row = reader.execute(
-            f"SELECT e.record, {_ATTEMPT} FROM {segment.table} e WHERE {where} ORDER BY e.time_ns DESC, e.id DESC LIMIT 1", values
-        ).fetchone()
-        if row is None:
-            continue
-        event = _event(*row)
-        if latest is None or (event.time_ns, event.id) > (latest.time_ns, latest.id):
-            latest = event
-        for name, seen in named.items():
-            seen += [
-                value
-                for (value,) in reader.execute(
-                    f"""SELECT e.{name} FROM {segment.table} e WHERE {where} AND e.{name} != '' GROUP BY e.{name}
-                        ORDER BY max(e.time_ns) DESC, e.{name} LIMIT ?""",
-                    [*values, LISTED],
-                )
-            ]
-    assert latest is not None
-    exception = latest.exception
-    return {
-        "fingerprint": fingerprint,
-        "symptom": latest.symptom,
-        "type": "" if exception is None else exception.type,
-        "message": latest.body if exception is None else exception.message,
-        "count": total[0],
-        "first_seen_ns": total[1],
-        "last_seen_ns": total[2],
-        "runs": list(dict.fromkeys(named["run"]))[:LISTED],
-        "nodes": list(dict.fromkeys(named["node"]))[:LISTED],
-    }
+        rows = reader.execute(
+            f"""SELECT e.time_ns, e.id, e.run, e.node FROM {segment.table} e WHERE {where} AND e.fingerprint = ?
+                ORDER BY e.time_ns DESC, e.id DESC LIMIT ?""",
+            [*values, fingerprint, fingerprints.LATEST],
+        ).fetchall()
+        if rows:
+            records[rows[0][1]] = segment
+        latest = sorted([*latest, *rows], key=lambda row: row[:2], reverse=True)
+    newest = latest[0][1]
+    record: bytes = reader.execute(
+        f"SELECT record FROM {records[newest].table} WHERE tenant = ? AND id = ?", (query.tenant, newest)
+    ).fetchone()[0]
+    places = [(run, node) for _, _, run, node in latest[: fingerprints.LATEST]]
+    return fingerprints.summary(unpack(record, model.Event), *total, places)
 
 
 def _event(record: bytes, attempt: int | None) -> model.Event:

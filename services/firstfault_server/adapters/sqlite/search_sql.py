@@ -7,7 +7,7 @@ import msgspec
 
 from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
 from firstfault_server.core.search_fields import Document, Field, Fields
-from firstfault_server.core.search_match import bounds, check, sequences, words
+from firstfault_server.core.search_match import INDEXED_CHARACTERS, WORD_CHARACTERS, bounds, check, sequences, words
 
 Condition: TypeAlias = tuple[str, list[str | int]]
 
@@ -34,7 +34,7 @@ def compile_expression(expression: Expression, target: Target) -> Condition:
 
 def _compile(expression: Expression, target: Target) -> Condition:
     if isinstance(expression, And):
-        return _joined(expression.parts, target, " AND ", "1")
+        return _all(expression.parts, target)
     if isinstance(expression, Or):
         return _joined(expression.parts, target, " OR ", "0")
     if isinstance(expression, Not):
@@ -42,9 +42,26 @@ def _compile(expression: Expression, target: Target) -> Condition:
         # A comparison with a missing value is NULL, which counts as false.
         return f"NOT coalesce({sql}, 0)", values
     if isinstance(expression, Text):
-        wanted = sequences(expression)
-        return target.text(" AND ".join(f'"{" ".join(run)}"' for run in wanted)) if wanted else ("0", [])
+        return _texts([expression], target)
     return target.term(expression, target.fields[expression.key])
+
+
+def _all(parts: Sequence[Expression], target: Target) -> Condition:
+    """All parts hold; texts become one question to the text index, which is best at finding what they have in common."""
+    texts = [part for part in parts if isinstance(part, Text)]
+    others = [part for part in parts if not isinstance(part, Text)]
+    sql, values = _joined(others, target, " AND ", "1")
+    if not texts:
+        return sql, values
+    text_sql, text_values = _texts(texts, target)
+    return f"({sql} AND {text_sql})", [*values, *text_values]
+
+
+def _texts(texts: Sequence[Text], target: Target) -> Condition:
+    runs = [sequences(text) for text in texts]
+    if not all(runs):
+        return "0", []
+    return target.text(" AND ".join(f'"{" ".join(words)}"' for run in runs for words in run))
 
 
 def _joined(parts: Sequence[Expression], target: Target, joint: str, empty: str) -> Condition:
@@ -109,8 +126,11 @@ def nowhere(match: str) -> Condition:
 
 
 def indexed(text: str) -> str:
-    """A text as it goes into an FTS5 table: its words, one blank apart, so that the table's own tokenizer changes nothing."""
-    return " ".join(words(text))
+    """A text as it goes into an FTS5 table, whose tokenizer then finds the same words as `search_match.words`."""
+    text = text[:INDEXED_CHARACTERS]
+    # On ASCII without overlong words the tokenizer does just the same; it is ten times as fast.
+    plain = text.isascii() and max(map(len, text.split()), default=0) <= WORD_CHARACTERS
+    return text if plain else " ".join(words(text))
 
 
 def indexed_document(document: Document) -> str:

@@ -76,7 +76,10 @@ def create_segment(connection: sqlite3.Connection, time_ns: int, received_ns: in
     )
     connection.execute(f"CREATE INDEX {table}_time ON {table} (tenant, time_ns, id)")
     connection.execute(f"CREATE INDEX {table}_run ON {table} (tenant, run, time_ns, id)")
-    connection.execute(f"CREATE INDEX {table}_fingerprint ON {table} (tenant, fingerprint, time_ns) WHERE fingerprint != ''")
+    for column in ("node", "symptom"):
+        connection.execute(f"CREATE INDEX {table}_{column} ON {table} (tenant, {column}, time_ns, id)")
+    # With what `fingerprints` reads, so that it need not look at the records.
+    connection.execute(f"CREATE INDEX {table}_fingerprint ON {table} (tenant, fingerprint, time_ns, id, run, node)")
     connection.execute(
         f"CREATE VIRTUAL TABLE {segment.text_table} USING fts5(body, exception, content='', tokenize=\"ascii tokenchars '_'\")"
     )
