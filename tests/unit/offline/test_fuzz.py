@@ -18,23 +18,64 @@ READER: TextReader = TABLES.text_reader()
 CASES, SOAK_CASES = 500, 10_000
 RECORDED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
-SEEDS = (
-    b'Traceback (most recent call last):\n  File "/w/a.py", line 3, in f\n    x\nValueError: bad\n\nThe above exception was the direct cause of the'
-    b' following exception:\n\nTraceback (most recent call last):\n  File "/w/b.py", line 4, in g\n    ~~^^\nRuntimeError: worse\n',
-    b"[rank1]: Traceback (most recent call last):\n[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout:"
-    b' WorkNCCL(SeqNum=5, OpType=ALLREDUCE)\n[rank1]:   File "/w/a.py", line 3, in f\n[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried'
-    b" to allocate 2.00 GiB\n",
-    b"  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 71)\n  traceback : Signal 9 (SIGKILL) received by PID 71\n",
-    b'{"time": "2024-05-01T10:00:00Z", "rank": 2, "message": "x", "exc_info": "Traceback (most recent call last):\\n  File \\"a\\", line 1, in f\\nE: 1"}\n',
-    b"May  1 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.\n",
-    "╭─ Traceback (most recent call last) ─╮\n│ /w/a.py:3 in f │\n╰─╯\nKeyError: 'a'\n".encode(),
-    b"ValueError   Traceback (most recent call last)\nCell In[3], line 2\n----> 2 f()\nFile /w/a.py:1, in f(x)\nValueError: no\n",
-    b"  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-+------- 1 -------\n    | KeyError: 1\n",
-    b'Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n  File "a.py", line 1 in f\n',
-    b"step 1 loss nan\n 10%|#  | 1/9 [00:01<00:09]\rstep 2 loss inf\n",
+SEEDS = tuple(
+    text.encode()
+    for text in (
+        """Traceback (most recent call last):
+  File "/w/a.py", line 3, in f
+    x
+ValueError: bad
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/w/b.py", line 4, in g
+    ~~^^
+RuntimeError: worse
+""",
+        """[rank1]: Traceback (most recent call last):
+[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)
+[rank1]:   File "/w/a.py", line 3, in f
+[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
+""",
+        """  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 71)
+  traceback : Signal 9 (SIGKILL) received by PID 71
+""",
+        """{"time": "2024-05-01T10:00:00Z", "rank": 2, "message": "x", "exc_info": "Traceback (most recent call last):\\n  E: 1"}
+""",
+        """May  1 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.
+""",
+        """╭─ Traceback (most recent call last) ─╮
+│ /w/a.py:3 in f │
+╰─╯
+KeyError: 'a'
+""",
+        """ValueError   Traceback (most recent call last)
+Cell In[3], line 2
+----> 2 f()
+File /w/a.py:1, in f(x)
+ValueError: no
+""",
+        """  + Exception Group Traceback (most recent call last):
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+------- 1 -------
+    | KeyError: 1
+""",
+        """Fatal Python error: Segmentation fault
+
+Current thread 0x7f (most recent call first):
+  File "a.py", line 1 in f
+""",
+        """step 1 loss nan
+ 10%|#  | 1/9 [00:01<00:09]\rstep 2 loss inf
+""",
+    )
 )
-PIECES = (b"\x00", b"\xff\xfe", b"\x1b[31m", b"\r", b"\n\n", b"Traceback (most recent call last):", b'File "', b"\xe2\x94\x82", b"[rank", b": ", b"(" * 50,
-          b"\xed\xa0\x80", b"\t", b"  | ", b"{", b'"', b"Error: ", b"9" * 400)  # fmt: skip
+PIECES = (
+    *(b"\x00", b"\xff\xfe", b"\x1b[31m", b"\r", b"\n\n", b"Traceback (most recent call last):", b'File "', b"\xe2\x94\x82", b"[rank"),
+    *(b": ", b"(" * 50, b"\xed\xa0\x80", b"\t", b"  | ", b"{", b'"', b"Error: ", b"9" * 400),
+)
 
 
 def mutated(chance: random.Random, seeds: tuple[bytes, ...]) -> bytes:

@@ -99,8 +99,8 @@ class Groups:
 
     def join(self, failure: Failure) -> Join:
         """Put a failure into the group it belongs to, or into a new one."""
-        for number, value in enumerate(failure.hashes):
-            known = self._exact.get((failure.symptom, value))
+        for number, stack in enumerate(failure.hashes):
+            known = self._exact.get((failure.symptom, stack))
             if known is not None:
                 self._remember(known, failure, exact=True)
                 return Join(group=known, why="same in-app frames" if number == 0 and len(failure.hashes) > 1 else "same stack")
