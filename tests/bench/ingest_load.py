@@ -48,7 +48,7 @@ class Template:
             described.resource.attributes.append(KeyValue(key=key, value=AnyValue(int_value=count)))
         scope = described.scope_metrics.add()
         scope.scope.attributes.append(KeyValue(key="firstfault.batch.sender", value=AnyValue(string_value="sdk")))
-        # Five bytes of varint for any number, so that the length never changes.
+        # Five bytes of varint for any number, longer than need be for most, so that the length never changes.
         scope.scope.attributes.append(KeyValue(key="firstfault.batch.seq", value=AnyValue(int_value=1 << 28)))
         for metric in METRICS:
             points = scope.metrics.add(name=f"train.{metric}").gauge.data_points
@@ -76,17 +76,12 @@ class Template:
         for i, at in enumerate(self._steps):
             pack(self.body, at, self._sent * POINTS_PER_METRIC + i)
         self._sent += 1
-        self.body[self._number : self._number + 5] = _varint((1 << 28) + self._sent)
+        self.body[self._number : self._number + 5] = _varint(self._sent)
         return bytes(self.body)
 
 
 def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes([*((value >> 7 * i) & 0x7F | 0x80 for i in range(4)), value >> 28])
 
 
 def as_json(body: bytes) -> bytes:

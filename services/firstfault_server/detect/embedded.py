@@ -142,7 +142,7 @@ class EmbeddedHost:
 
     def _take(self, position: str, entry: LogEntry) -> None:
         stages, metrics = self._stages, self._metrics
-        metrics.entries.labels(entry.signal).inc()
+        metrics.read(entry.signal)
         stages.advance(entry.received_ns)
         if entry.signal == "clock":
             return
@@ -156,10 +156,12 @@ class EmbeddedHost:
             self._bury(position, entry, f"decoding failed: {type(error).__name__}: {error}")
             return
         for batch in batches:
-            metrics.points.inc(sum(len(series.values) for series in batch.series))
-            metrics.records.inc(len(batch.logs))
-            if clamped := sum(series.clamped for series in batch.series):
-                metrics.clamped.inc(clamped)
+            if batch.series:
+                metrics.points.inc(sum([len(series.values) for series in batch.series]))
+                if clamped := sum([series.clamped for series in batch.series]):
+                    metrics.clamped.inc(clamped)
+            if batch.logs:
+                metrics.records.inc(len(batch.logs))
             stages.give("worker", batch, entry.received_ns)
 
     def _bury(self, position: str, entry: LogEntry, reason: str) -> None:

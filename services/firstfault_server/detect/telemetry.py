@@ -22,3 +22,11 @@ class DetectMetrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
             registry=registry,
         )
+        self._entries: dict[str, Counter] = {}
+
+    def read(self, signal: str) -> None:
+        """Count a log entry; the child is looked up once, as this happens for every entry."""
+        child = self._entries.get(signal)
+        if child is None:
+            child = self._entries[signal] = self.entries.labels(signal)
+        child.inc()

@@ -214,6 +214,20 @@ def test_lost_files_never_make_a_position_name_two_records(tmp_path: Path) -> No
     log.close()
 
 
+def test_reading_from_the_oldest_passes_over_gaps_between_segments(tmp_path: Path) -> None:
+    log = FileLog(tmp_path, segment_bytes=100)
+    put(log, entry(1))
+    log.close()
+    log = FileLog(tmp_path, segment_bytes=100, beyond=str(Position(9, 0)))
+    for n in range(2, 8):
+        put(log, entry(n))
+    found = everything(log)
+    assert [e.received_ns for _, e in found] == [1000 + n for n in range(1, 8)]
+    log.prune(found[0][0])
+    assert everything(log) == found[1:]
+    log.close()
+
+
 def test_a_cancelled_sender_harms_nobody(tmp_path: Path) -> None:
     log = FileLog(tmp_path, group_interval_s=0.2)
 

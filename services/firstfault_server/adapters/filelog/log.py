@@ -63,6 +63,7 @@ class FileLog:
         if beyond is not None and Position.parse(beyond) > start:
             _logger.warning("the log in %s ends at %s, before %s where reading had come to: records were lost", folder, start, beyond)
             start = Position(Position.parse(beyond).segment + 1, 0)
+        self._oldest = min(numbers(folder), default=start.segment)
         self._writer = Writer(folder, start, segment_bytes, group_interval_s, self._count_group)
 
     @property
@@ -158,8 +159,7 @@ class FileLog:
 
     def _place(self, after: str | None) -> Position:
         """Where reading goes on; a position in a removed segment moves to the oldest one kept."""
-        kept = numbers(self._folder)
-        oldest = kept[0] if kept else 0
+        oldest = self._oldest
         at = Position.parse(after) if after else Position(oldest, 0)
         return at if at.segment >= oldest else Position(oldest, 0)
 
@@ -199,12 +199,13 @@ class FileLog:
         kept = numbers(self._folder)
         total = self.size_bytes() if largest_bytes else 0
         gone = False
-        for number in kept[:-1]:
+        for number, following in zip(kept, kept[1:], strict=False):
             path = path_of(self._folder, number)
             size = path.stat().st_size
             passed = number < before.segment or (number == before.segment and size <= before.offset)
             if not passed or number >= self._writer.durable.segment or (largest_bytes and total <= largest_bytes):
                 break
+            self._oldest = following
             with self._readers_lock:
                 descriptor = self._readers.pop(number, None)
                 if descriptor is not None:

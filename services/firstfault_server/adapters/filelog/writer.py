@@ -36,7 +36,7 @@ class Writer:
         self._on_group = on_group
         self._waiting: list[Waiting] = []
         self._changed = threading.Condition()
-        self._closing = False
+        self._closing = self._idle = False
         self._file = -1
         self.durable = start
         self.grown = threading.Condition()
@@ -51,7 +51,9 @@ class Writer:
             if self._closing:
                 raise StoreUnavailable("the log is closed; the service is shutting down")
             self._waiting.append(waiting)
-            self._changed.notify()
+            if self._idle:
+                self._idle = False
+                self._changed.notify()
 
     def close(self) -> None:
         """Write what waits, then stop."""
@@ -78,13 +80,17 @@ class Writer:
         while True:
             with self._changed:
                 while not self._waiting and not self._closing:
+                    # Senders wake the thread only from here: while a group gathers, a wake-up for each would cost more than writing.
+                    self._idle = True
                     self._changed.wait()
+                self._idle = False
                 if not self._waiting:
                     return
-                # A lone sender is served at once; under load the next group gathers until the interval is over.
-                pause = last + self._interval_s - time.monotonic()
-                if pause > 0 and not self._closing:
-                    self._changed.wait_for(lambda: self._closing, pause)
+            # A lone sender is served at once; under load the next group gathers until the interval is over.
+            pause = last + self._interval_s - time.monotonic()
+            if pause > 0 and not self._closing:
+                time.sleep(pause)
+            with self._changed:
                 group = self._take()
             last = time.monotonic()
             error = self._write(group)
