@@ -130,6 +130,24 @@ def hang_by_collective_state() -> Script:
     return script
 
 
+def hang_then_cancelled() -> Script:
+    """People cancel a job whose hang was confirmed: it still hung."""
+    script = hang_confirmed_by_text()
+    script.sent = [(when, batch) for when, batch in script.sent if when < 90]
+    for rank in range(3):
+        script.exit(90.5 + 0.1 * rank, rank, "cancelled", signal=LAUNCHER_STOP)
+    return script
+
+
+def suspected_hang_then_cancelled() -> Script:
+    script = Script(2)
+    script.train(0, 40)
+    script.beats(40, 70)
+    for rank in range(2):
+        script.exit(70.5, rank, "cancelled", signal=LAUNCHER_STOP)
+    return script
+
+
 def nan_on_one_rank() -> Script:
     """Rank 1's loss goes first; the gradients it spreads reach the others one step later."""
     script = Script(3)
@@ -352,6 +370,7 @@ CASES = [
         name="sigkill and launcher stop",
         build=sigkill_and_launcher_stop,
         until=60,
+        run_state="killed",
         expected=[Expected(symptom="process_killed", rank=1, roles={0: "teardown", 1: "initiating"})],
     ),
     Case(
@@ -386,6 +405,20 @@ CASES = [
         until=690,
         run_state="running",
         expected=[Expected(symptom="hang", rank=3, roles={0: "waiting", 3: "initiating"})],
+    ),
+    Case(
+        name="hang then cancelled",
+        build=hang_then_cancelled,
+        until=110,
+        run_state="cancelled",
+        expected=[Expected(symptom="hang", rank=1, roles={0: "waiting", 1: "initiating", 2: "waiting"})],
+    ),
+    Case(
+        name="suspected hang then cancelled",
+        build=suspected_hang_then_cancelled,
+        until=90,
+        run_state="cancelled",
+        expected=[Expected(symptom="hang", scope="all", page=False, state="resolved")],
     ),
     Case(
         name="nan on one rank",

@@ -27,7 +27,9 @@ def in_order(name: str) -> list[tuple[object, ...]]:
 def _incidents(case: Case, arrival: Arrival) -> list[tuple[object, ...]]:
     outcome = Driver(tables=tables()).play([case.build()], case.until, arrival)
     assert outcome.failures == {}
-    return [same(one) for one in outcome.incidents()]
+    for incident in outcome.incidents():
+        assert outcome.pages(incident) == int(incident.page), "the page flag goes up once and stays"
+    return [(*same(one), one.page) for one in outcome.incidents()]
 
 
 @st.composite

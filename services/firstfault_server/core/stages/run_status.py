@@ -100,8 +100,5 @@ def _run_state(state: RunState, ranks: list[model.RankStatus]) -> tuple[model.Ru
     chosen = by_weight[0]
     if stopped and not failed and not state.issues:
         chosen = stopped[0]
-    elif state.issues and any(issue.last.state == "open" for issue in state.issues.values()) and chosen.state in ("killed", "cancelled"):
-        # Peers of a failed rank are stopped by the launcher: that is how the run ended, not why.
-        return "failed", chosen.state_reason
     reason = chosen.state_reason
     return chosen.state, f"rank {chosen.rank}: {reason}" if chosen.rank is not None and reason else reason

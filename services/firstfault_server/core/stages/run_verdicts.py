@@ -192,7 +192,13 @@ def judge(state: RunState, attempt: int, now_ns: int, limits: Thresholds, hung: 
             judged.confirmed_ns = max(min(waiting), onset)
         elif hung or now_ns >= confirmed:
             judged.confirmed_ns = confirmed
-        judged.trigger = "evidence" if judged.confirmed_ns else "stall"
+        if judged.confirmed_ns:
+            judged.trigger = "evidence"
+        elif any(member.stop_ns for member in members):
+            # Somebody ended it before it was more than a suspicion.
+            judged.trigger, verdict.why = "stop", "asked to stop"
+        else:
+            judged.trigger = "stall"
         times = [judged.confirmed_ns] if judged.confirmed_ns else [now_ns]
     else:
         judged.trigger = "evidence"
