@@ -19,7 +19,7 @@ EXCEPTION_WITHIN_S = 2.0
 KILL_WITHIN_S = 10.0
 HANG_OVER_BUDGET_S = 5.0
 SETTLE_WITHIN_S = 60.0
-JOB_WITHIN_S = 120.0
+JOB_WITHIN_S = 240.0
 QUIET_S = 6.0
 """After the end of a run nothing may follow for longer than the service takes to settle (4 s)."""
 STRIKE_STEP = 10

@@ -10,7 +10,7 @@ from tests.faults.jobs import NumpyJob
 from tests.faults.scenario import play
 from tests.faults.table import CASES, Case
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -10,7 +10,7 @@ from tests.faults.jobs import TorchJob
 from tests.faults.scenario import play
 from tests.faults.table import CASES, Case
 
-pytestmark = [pytest.mark.faults, pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.torch, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
