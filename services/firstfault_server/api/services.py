@@ -17,8 +17,8 @@ TriageChanged = Callable[[model.Incident, model.Triage], None]
 """Called after a person changed an incident's marks: queues the messages that follow from it."""
 DestinationTest = Callable[[ports.Destination], Awaitable[ports.Delivery]]
 """Sends one test message now and returns the try."""
-UrlProblem = Callable[[str], str]
-"""Why messages cannot be sent to a URL; empty: they can."""
+UrlProblem = Callable[[str, bool], str]
+"""Why messages cannot be sent to a URL, given whether private addresses are allowed; empty: they can."""
 Readiness = Callable[[], Mapping[str, str]]
 """What is not ready, by part; empty: everything is."""
 

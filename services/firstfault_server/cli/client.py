@@ -1,6 +1,6 @@
 """The REST API seen from the commands: settings, one request at a time, errors as exit statuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +19,7 @@ class Client:
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url.rstrip("/")
+        self.key = key
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             terminal.fail(f"the API address {url!r} is not an http or https URL", terminal.EXIT_USAGE)
@@ -26,23 +27,30 @@ class Client:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local)
 
-    def get(self, path: str, **parameters: Any) -> Any:
-        """The JSON document at a path; parameters that are None are left out."""
-        return self.request("GET", path, parameters={name: value for name, value in parameters.items() if value is not None})
+    def get(self, path: str, accept: Sequence[int] = (), **parameters: Any) -> Any:
+        """The JSON document at a path; parameters that are None are left out. `accept` names errors that are answers too."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return self.request("GET", path, parameters=given, accept=accept)
 
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """Send a JSON body; returns the JSON answer."""
         return self.request("POST", path, body=body, headers=headers)
 
     def request(
-        self, method: str, path: str, parameters: dict[str, Any] | None = None, body: Any = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        parameters: dict[str, Any] | None = None,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        accept: Sequence[int] = (),
     ) -> Any:
         """One request; None when the answer has no body."""
         try:
             response = self._http.request(method, path, params=parameters, json=body, headers=headers)
         except httpx.HTTPError as error:
             terminal.fail(f"cannot reach the API at {self.url}: {str(error) or type(error).__name__}", terminal.EXIT_UNREACHABLE)
-        if response.is_success:
+        if response.is_success or response.status_code in accept:
             return response.json() if response.content else None
         terminal.fail(_reason(response), _status(response.status_code))
 

@@ -75,7 +75,7 @@ async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExit
     stack.callback(stores.close)
     refuse_open_addresses(wanted.values(), stores.access)
     api, otlp_http = _listen(stack, wanted["api"]), _listen(stack, wanted["otlp_http"])
-    base_url = settings.public_url.rstrip("/") or f"http://{addresses.bound(api)}"
+    base_url = _base_url(settings, addresses.bound(api))
 
     input_log = FileLog(settings.data / "log", beyond=stores.checkpoint.position())
     stack.callback(input_log.close)
@@ -208,12 +208,18 @@ def _services(
     )
 
 
-def _url_problem(url: str) -> str:
+def _url_problem(url: str, allow_private: bool) -> str:
     try:
-        check_url(url)
+        check_url(url, allow_private)
     except RefusedAddress as error:
         return str(error)
     return ""
+
+
+def _base_url(settings: Settings, api: addresses.Address) -> str:
+    """Start of the links in messages; a wildcard address is none that people can open."""
+    host = socket.gethostname() if api.host in {"0.0.0.0", "::"} else api.host
+    return settings.public_url.rstrip("/") or f"http://{addresses.Address(host=host, port=api.port)}"
 
 
 async def _serve(stack: AsyncExitStack, server: HttpServer | GrpcServer) -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from firstfault_server.cli import commands
@@ -116,3 +117,23 @@ def test_keys_close_the_door_and_open_it(tmp_path: Path, monkeypatch: pytest.Mon
         ("key", "acme", False),
         ("reader", "acme", True),
     ]
+
+
+def test_the_doctor_follows_one_event(service: ChildService, command: Run) -> None:
+    status, found = command("doctor", "--endpoint", service.otlp_url)
+    assert [hop["hop"] for hop in found["items"]] == ["api", "ready", "ingest", "query"]
+    assert all(hop["ok"] for hop in found["items"]), found
+    assert status == 0
+    status, found = command("doctor", "--endpoint", "http://127.0.0.1:9")
+    assert status == 1
+    assert [hop["hop"] for hop in found["items"] if not hop["ok"]] == ["ingest"]
+    assert command("incidents", "list", "run:firstfault-doctor")[1]["items"] == []
+
+
+def test_incidents_are_streamed(service: ChildService, command: Run) -> None:
+    with httpx.stream("GET", f"{service.api_url}/v1/stream", params={"q": "run:streamed"}, timeout=60) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == ": connected"
+        send_crash(service.otlp_url, "streamed")
+        data = next(line for line in lines if line.startswith("data: "))
+    assert json.loads(data.removeprefix("data: "))["run"]["id"] == "streamed"

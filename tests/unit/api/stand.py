@@ -63,7 +63,7 @@ class Stand:
             triage_changed=lambda changed, triage: self.changed.append((changed, triage)),
             test_destination=self._test,
             readiness=lambda: self.problems,
-            url_problem=lambda url: "" if url.startswith("http") else "the URL must start with http",
+            url_problem=lambda url, _private: "" if url.startswith("http") else "the URL must start with http",
             base_url="http://api.example",
             new_secret=lambda: bytes(range(32)),
             new_id=lambda: next(self.ids),

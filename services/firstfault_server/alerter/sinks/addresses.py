@@ -20,8 +20,12 @@ class RefusedAddress(Exception):
     """A destination must not be connected to; the message says why."""
 
 
-def check_url(url: str) -> SplitResult:
-    """The parts of a usable webhook URL. Raises RefusedAddress."""
+def check_url(url: str, allow_private: bool = True) -> SplitResult:
+    """The parts of a usable webhook URL. Raises RefusedAddress.
+
+    Without `allow_private` a URL that names a private address outright is refused here already; what a name resolves to is
+    checked at every connection.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -37,7 +41,19 @@ def check_url(url: str) -> SplitResult:
         raise RefusedAddress("port 0 cannot be connected to")
     if any(character.isspace() or not character.isprintable() for character in url):
         raise RefusedAddress("the URL must not hold blanks or control characters")
+    if not allow_private and _names_private(parts.hostname):
+        raise RefusedAddress(f"{parts.hostname} is not a public address; allow it with allow_private")
     return parts
+
+
+def _names_private(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return not is_public(host)
 
 
 def is_public(address: str) -> bool:

@@ -99,7 +99,7 @@ def create_destination(services: WithServices, caller: Admin, body: NewDestinati
     """Add a destination; its secret is in this answer and in no other."""
     if len(services.access.destinations(caller.tenant)) >= MAX_DESTINATIONS:
         raise Problem(400, f"a tenant has at most {MAX_DESTINATIONS} destinations", "invalid")
-    _check(services, body.url, body.where)
+    _check(services, body.url, body.allow_private, body.where)
     secret = body.secret if body.secret is not None else SECRET_PREFIX + base64.b64encode(services.new_secret()).decode("ascii")
     _check_secret(secret)
     made = ports.Destination(
@@ -119,7 +119,7 @@ def change_destination(services: WithServices, caller: Admin, destination_id: st
     if body.enabled is not None:
         changes["disabled_why"] = "" if body.enabled else f"by {caller.actor}"
     changed = msgspec.structs.replace(known, **changes)
-    _check(services, changed.url, changed.where)
+    _check(services, changed.url, changed.allow_private, changed.where)
     services.access.put_destination(changed)
     return json_response(destination_document(changed))
 
@@ -148,8 +148,8 @@ def list_deliveries(services: WithServices, caller: Reader, parameters: WithList
     return wanted.respond(services.outbox.deliveries(wanted.query), delivery_document)
 
 
-def _check(services: Services, url: str, where: str) -> None:
-    reason = services.url_problem(url)
+def _check(services: Services, url: str, allow_private: bool, where: str) -> None:
+    reason = services.url_problem(url, allow_private)
     if reason:
         raise Problem(400, f"url: {reason}", "invalid")
     parse(where, search_fields.INCIDENT)

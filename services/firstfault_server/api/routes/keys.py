@@ -38,7 +38,6 @@ def key_document(key: ports.AccessKey) -> Document:
         "scopes": list(key.scopes),
         "created_at": rfc3339(key.created_ns),
         "revoked_at": optional_time(key.revoked_ns),
-        "last_used_at": optional_time(key.last_used_ns),
     }
 
 

@@ -15,7 +15,6 @@ class Key(Shape):
     scopes: list[Literal["ingest", "node", "read", "write", "admin"]]
     created_at: datetime
     revoked_at: datetime | None
-    last_used_at: datetime | None
 
 
 class NewKey(Key):

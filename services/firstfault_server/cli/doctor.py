@@ -1,0 +1,113 @@
+"""`firstfault doctor`: sends one marked event through a deployment and says where it got to, with the time of each hop."""
+
+import os
+import secrets
+import time
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from firstfault_server.cli import terminal
+from firstfault_server.cli.client import Client, UrlOption, connect
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
+RUN = "firstfault-doctor"
+WARNING = 13
+"""OpenTelemetry severity number from which a log record can be searched."""
+
+app = terminal.application("Send one marked event through the deployment and show each hop.")
+app.info.no_args_is_help = False
+
+
+@app.command()
+def doctor(
+    endpoint: Annotated[str | None, typer.Option(help="OTLP/HTTP receiver (default: FIRSTFAULT_ENDPOINT).", show_default=False)] = None,
+    within_s: Annotated[float, typer.Option("--within", min=0.1, help="Seconds until the event must be found.")] = 30.0,
+    output: terminal.OutputOption = None,
+    api_url: UrlOption = None,
+) -> None:
+    """Send one marked event and follow it; exit 1 when a hop fails."""
+    client, form = connect(api_url, output)
+    target = (
+        endpoint or os.environ.get("FIRSTFAULT_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT
+    ).rstrip("/")
+    hops = examine(client, target, within_s)
+    if form == "table":
+        rows = [[hop["hop"], "ok" if hop["ok"] else "FAILED", f"{hop['ms']:.0f}", hop["detail"]] for hop in hops]
+        terminal.table(["HOP", "RESULT", "MS", "DETAIL"], rows)
+    else:
+        terminal.emit({"items": hops}, form)
+    if not all(hop["ok"] for hop in hops):
+        raise typer.Exit(terminal.EXIT_FOUND)
+
+
+def examine(client: Client, endpoint: str, within_s: float) -> list[dict[str, Any]]:
+    """Every hop with its result and time; those behind a failed one are left out."""
+    hops: list[dict[str, Any]] = []
+    marker = f"doctor {secrets.token_hex(8)}"
+
+    def hop(name: str, started: float, problem: str, detail: str = "") -> bool:
+        hops.append({"hop": name, "ok": not problem, "ms": (time.monotonic() - started) * 1000, "detail": problem or detail})
+        return not problem
+
+    started = time.monotonic()
+    client.get("/healthz")
+    hop("api", started, "", client.url)
+    started = time.monotonic()
+    hop("ready", started, _unready(client))
+    started = time.monotonic()
+    if hop("ingest", started, _send(endpoint, client.key, marker), f"{endpoint}, durable when acknowledged"):
+        started = time.monotonic()
+        event = _find(client, marker, within_s)
+        hop("query", started, "" if event else f"the event was not found within {within_s:g} s", f"event {event['id']}" if event else "")
+    return hops
+
+
+def _unready(client: Client) -> str:
+    document = client.get("/readyz", accept=(503,))
+    return "; ".join(f"{part}: {why}" for part, why in document.get("problems", {}).items())
+
+
+def _send(endpoint: str, key: str, marker: str) -> str:
+    """Why the event was not acknowledged; empty when it was."""
+    process = secrets.token_hex(16)
+    resource = {"service.instance.id": process, "service.name": "firstfault-doctor", "train.run.id": RUN, "train.role": "auxiliary"}
+    record = {
+        "timeUnixNano": str(time.time_ns()),
+        "severityNumber": WARNING,
+        "eventName": "firstfault.doctor",
+        "body": {"stringValue": marker},
+    }
+    ended = {
+        "timeUnixNano": record["timeUnixNano"],
+        "severityNumber": 9,
+        "eventName": "train.exit",
+        "attributes": [{"key": "train.exit.state", "value": {"stringValue": "finished"}}],
+    }
+    attributes = [{"key": name, "value": {"stringValue": value}} for name, value in resource.items()]
+    body = {"resourceLogs": [{"resource": {"attributes": attributes}, "scopeLogs": [{"scope": {}, "logRecords": [record, ended]}]}]}
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    try:
+        response = httpx.post(f"{endpoint}/v1/logs", json=body, headers=headers, timeout=15, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"{endpoint} cannot be reached: {error}"
+    if response.status_code != 200 or response.json():
+        return f"{endpoint} answered {response.status_code}: {response.text[:300]}"
+    return ""
+
+
+def _find(client: Client, marker: str, within_s: float) -> dict[str, Any] | None:
+    deadline = time.monotonic() + within_s
+    while True:
+        for event in client.get("/v1/events", q=f'run:{RUN} "{marker}"')["items"]:
+            found: dict[str, Any] = event
+            return found
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.05)
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command."""
+    return terminal.run(app, argv, "doctor")
