@@ -27,9 +27,10 @@ FINISHED, FAILED, KILLED, PREEMPTED, CANCELLED, TIME_LIMIT, UNKNOWN = (
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _END_TIME_SLACK_S = 60.0
 """Slurm announces the end of a job with SIGTERM up to this long before (its `KillWait` and `--signal` are of that order)."""
+# Slurm, PBS, LSF.
 _SCHEDULER_WORDS = (
-    (TIME_LIMIT, re.compile(r"DUE TO TIME LIMIT")),
-    (PREEMPTED, re.compile(r"DUE TO PREEMPTION")),
+    (TIME_LIMIT, re.compile(r"DUE TO TIME LIMIT|PBS: job killed: walltime |TERM_RUNLIMIT\b")),
+    (PREEMPTED, re.compile(r"DUE TO PREEMPTION|TERM_PREEMPT\b")),
     (CANCELLED, re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT ")),
 )
 _LAUNCHER_EXIT = re.compile(r"exitcode\s*:\s*(-?\d+)\s*\)?\s+\(pid:\s*(\d+)\)|exitcode:\s*(-?\d+)\)\s+local_rank:\s*\d+\s+\(pid:\s*(\d+)\)")

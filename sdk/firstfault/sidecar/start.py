@@ -3,6 +3,9 @@
 A short-lived Python process is started in a session of its own; it forks the sidecar and exits, and is reaped before
 `start_sidecar` returns. Forking in the training process itself would copy its locks as they are; a fork in the small
 single-threaded process in between is safe. The configuration goes through a pipe: it holds the API key.
+
+Where this process is itself the one that adopts orphans (the first process of a container, a "subreaper"), the kernel makes
+the sidecar its child after all; `firstfault run` as the first process avoids that.
 """
 
 import os
@@ -47,13 +50,12 @@ def stderr_source(fd: int = 2) -> StderrSource:
 def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = None) -> None:
     """Start the watcher of process `config.pid`, which must be the calling one. Takes some 20 ms, returns when it runs.
 
-    Raises OSError, ValueError or subprocess.SubprocessError when it cannot be started; the job goes on without it.
+    Raises OSError, or ValueError for another process's id, when it cannot be started; the job goes on without it.
     """
     environ = os.environ if environ is None else environ
     if config.pid != os.getpid():
         raise ValueError("a process starts its own sidecar only")
-    if not sys.executable or not Path(sys.executable).is_file():
-        raise FileNotFoundError("no Python interpreter is known to start the sidecar with")
+    interpreter = _interpreter()
     stderr = stderr_source()
     launched = LaunchDir(environ["FIRSTFAULT_LAUNCH_DIR"]) if environ.get("FIRSTFAULT_LAUNCH_DIR") else None
     if launched is not None:
@@ -67,7 +69,7 @@ def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = Non
             end_time_s=_seconds(environ.get("SLURM_JOB_END_TIME", "")),
             debug_log=environ.get("FIRSTFAULT_SIDECAR_LOG", ""),
         )
-        _spawn(handover, [fd for fd in (config.beacon_fd, stderr.fd) if fd >= 0], environ)
+        _spawn(interpreter, handover, [fd for fd in (config.beacon_fd, stderr.fd) if fd >= 0], environ)
     except BaseException:
         if launched is not None:
             launched.unmark(config.pid)
@@ -77,9 +79,18 @@ def start_sidecar(config: SidecarConfig, environ: Mapping[str, str] | None = Non
             os.close(stderr.fd)
 
 
-def _spawn(handover: Handover, fds: list[int], environ: Mapping[str, str]) -> None:
+def _interpreter() -> str:
+    """The interpreter that runs this program. Raises FileNotFoundError where a program with Python inside runs it instead: started
+    with our arguments, that program would do anything but watch."""
+    path = Path(sys.executable or "")
+    if getattr(sys, "frozen", False) or not path.name.lower().startswith(("python", "pypy")) or not path.is_file():
+        raise FileNotFoundError(f"not a Python interpreter to start the sidecar with: {sys.executable!r}")
+    return str(path)
+
+
+def _spawn(interpreter: str, handover: Handover, fds: list[int], environ: Mapping[str, str]) -> None:
     between = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_BOOT), str(handover.config.pid)],
+        [interpreter, "-I", "-S", str(_BOOT), str(handover.config.pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -91,10 +102,12 @@ def _spawn(handover: Handover, fds: list[int], environ: Mapping[str, str]) -> No
     try:
         # The new line ends the message: a child forked by another thread just now may hold the pipe open for long.
         between.communicate(handover.to_json().encode() + b"\n", timeout=_START_TIMEOUT_S)
-    except BaseException:
-        between.kill()
-        between.wait()
-        raise
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"the sidecar did not start within {_START_TIMEOUT_S} s") from error
+    finally:
+        if between.returncode is None:
+            between.kill()
+            between.wait()
     if between.returncode != 0:
         raise ChildProcessError(f"the sidecar did not start (status {between.returncode})")
 

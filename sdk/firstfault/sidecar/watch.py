@@ -24,7 +24,7 @@ from firstfault.sidecar.stderr import StderrWatch
 
 _LAST_WORDS_S = 3.0
 """How long an unknown status waits for the launcher's words in stderr; torchrun looks at its workers ten times a second."""
-_DELIVERY_S = 5.0
+_DELIVERY_S = 4.5
 _SPOOL_DELIVERY_S = 1.5
 """With the two above this ends the sidecar within ten seconds of its process."""
 _SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}

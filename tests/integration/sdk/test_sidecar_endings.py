@@ -162,12 +162,22 @@ def test_a_process_that_executes_another_program_is_finished(jobs: Jobs, receive
     assert job.poll() is None
 
 
-def test_a_job_without_interpreter_path_goes_on_without_sidecar(jobs: Jobs) -> None:
-    script = """
+def test_key_and_secrets_are_not_to_be_seen_in_the_process_table(jobs: Jobs) -> None:
+    job = jobs.start("time.sleep(60)", environ={"SERVICE_TOKEN": "cAnaRy-7391"})
+    (sidecar,) = sidecars_of(job.pid)
+    seen = Path(f"/proc/{sidecar}/cmdline").read_bytes() + Path(f"/proc/{sidecar}/environ").read_bytes()
+    assert b"ffk_test" not in seen
+    assert b"cAnaRy" not in seen
+    assert b"PYTHONPATH" not in seen
+
+
+@pytest.mark.parametrize("executable", ["", "/bin/true", "/nowhere/python3"])
+def test_a_job_without_interpreter_goes_on_without_sidecar(jobs: Jobs, executable: str) -> None:
+    script = f"""
 import os, sys
 from firstfault._sidecar_config import SidecarConfig
 from firstfault.sidecar.start import start_sidecar
-sys.executable = ""
+sys.executable = {executable!r}
 try:
     start_sidecar(SidecarConfig(pid=os.getpid()))
 except OSError:
