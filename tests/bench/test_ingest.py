@@ -133,7 +133,7 @@ def test_embedded_service_under_load(service: Service, record_property: Callable
     latencies.sort()
     p99 = latencies[int(len(latencies) * 0.99)] if latencies else float("nan")
     print(
-        f"\n{sent['accepted'] / sent['seconds'] / 1e3:.0f}k points/s acknowledged, p50 {sent['p50_ms']:.0f} ms, p99 {sent['p99_ms']:.0f} ms, "
+        f"\n{sent['accepted'] / sent['seconds'] / 1e3:.0f}k points/s taken, p50 {sent['p50_ms']:.0f} ms, p99 {sent['p99_ms']:.0f} ms, "
         f"worked off after {took:.1f} s; {per_point_us:.2f} us CPU a point = {per_point_us * 0.12:.2f} cores at 120k points/s; "
         f"RSS {rss:.0f} MB; query p99 {p99 * 1e3:.0f} ms of {len(latencies)}"
     )

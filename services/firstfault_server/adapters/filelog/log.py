@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -199,7 +200,7 @@ class FileLog:
         kept = numbers(self._folder)
         total = self.size_bytes() if largest_bytes else 0
         gone = False
-        for number, following in zip(kept, kept[1:], strict=False):
+        for number, following in pairwise(kept):
             path = path_of(self._folder, number)
             size = path.stat().st_size
             passed = number < before.segment or (number == before.segment and size <= before.offset)

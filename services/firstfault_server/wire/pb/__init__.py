@@ -1,0 +1,1 @@
+"""Generated from proto/firstfault/v1 by proto/compile.py: change those files, not these."""
