@@ -17,40 +17,32 @@ class Severity(IntEnum):
 
 
 # First match wins. Python tracebacks are left out: the process reports its exceptions itself, with frames.
-_PATTERNS: tuple[tuple[Severity, re.Pattern[str]], ...] = tuple(
-    (severity, re.compile(pattern))
-    for severity, pattern in (
-        (Severity.FATAL, r"Fatal Python error|Segmentation fault|Bus error|\bAborted\b|Illegal instruction|terminate called"),
+_WORDS: tuple[tuple[Severity, tuple[str, ...]], ...] = (
+    (
+        Severity.FATAL,
         (
-            Severity.FATAL,
-            r"(?:^|\]:)\[?F\d{4} \d\d:\d\d|\bc10::\w*Error|terminating with uncaught|double free or corruption|corrupted size",
+            r"Fatal Python error|Segmentation fault|Bus error|\bAborted\b|Illegal instruction",
+            r"terminate called|terminating with uncaught|double free or corruption|corrupted size|\bc10::\w*Error",
+            r"(?:^|\]:)\[?F\d{4} \d\d:\d\d",  # glog
         ),
-        (Severity.ERROR, r"[Ww]atchdog|Heartbeat monitor timed out|collective operation timeout|Timed out waiting"),
+    ),
+    (Severity.WARN, (r"NCCL WARN",)),
+    (
+        Severity.ERROR,
         (
-            Severity.ERROR,
+            r"[Ww]atchdog|Heartbeat monitor timed out|collective operation timeout|Timed out waiting|Socket Timeout",
             r"NCCL (?:ERROR|error)|nccl(?:System|Remote|Internal|UnhandledCuda)Error|unhandled (?:cuda|system) error",
-        ),
-        (Severity.WARN, r"NCCL WARN"),
-        (
-            Severity.ERROR,
             r"CUDA error|CUDA_ERROR_|cudaError|device-side assert|uncorrectable ECC|Xid \(|HIP error|XLA:\w* error|XlaRuntimeError",
-        ),
-        (
-            Severity.ERROR,
-            r"(?:^|[\s:)])Killed(?:$|\s)|[Oo]ut of memory|oom-kill|Cannot allocate memory|No space left on device|Stale file handle",
-        ),
-        (
-            Severity.ERROR,
-            r"slurmstepd: error|srun: error|\*\*\* (?:STEP|JOB) |DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)|PMIX? ERROR|mpirun noticed",
-        ),
-        (
-            Severity.ERROR,
+            r"(?:^|[\s:)])Killed(?:$|\s)|[Oo]ut of memory|oom[-_]kill|Cannot allocate memory|No space left on device|Stale file handle",
+            r"slurmstepd: error|srun: error|\*\*\* (?:STEP|JOB) |DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)",
+            r"PBS: job killed|TERM_[A-Z]+LIMIT\b|TERM_PREEMPT\b|PMIX? ERROR|mpirun noticed",
             r"exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG[A-Z]+\) received by PID|ChildFailedError|Sending process \d+ closing signal",
+            r"Connection (?:reset|closed) by peer|Connection refused|Broken pipe",
+            r"(?:^|\]:)\[?E\d{4} \d\d:\d\d|\[[Ee]rror\]|\bERROR\b|\bFATAL\b|\bCRITICAL\b",
         ),
-        (Severity.ERROR, r"(?:^|\]:)\[?E\d{4} \d\d:\d\d|Connection (?:reset|closed) by peer|Connection refused|Broken pipe|Socket Timeout"),
-        (Severity.ERROR, r"\[[Ee]rror\]|\bERROR\b|\bFATAL\b|\bCRITICAL\b"),
-    )
+    ),
 )
+_PATTERNS = tuple((severity, re.compile("|".join(words))) for severity, words in _WORDS)
 _TRACEBACK = re.compile(r'^(?:\[rank\d+\]:\s?)?(?:Traceback \(most recent call last\)|\s+File ".*", line \d+|\s+\^+\s*$)')
 
 

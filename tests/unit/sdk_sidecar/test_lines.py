@@ -22,6 +22,8 @@ from firstfault.sidecar.lines import LONGEST_LINE, RateLimit, Severity, decode_l
         ("/usr/bin/bash: line 1:  4711 Killed                  python train.py", Severity.ERROR),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", Severity.ERROR),
         ("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-29T18:00:00 DUE TO TIME LIMIT ***", Severity.ERROR),
+        ("=>> PBS: job killed: walltime 3607 exceeded limit 3600", Severity.ERROR),
+        ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", Severity.ERROR),
         ("  exitcode  : -9 (pid: 42)", Severity.ERROR),
         ("  traceback : Signal 9 (SIGKILL) received by PID 42", Severity.ERROR),
         ("RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:4242", Severity.ERROR),
