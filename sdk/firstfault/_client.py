@@ -37,6 +37,7 @@ class Settings:
     protocol: str = ""
     interval_s: float = 1.0
     spool_root: Path | None = None
+    exit_wait_s: float = 1.5
 
     @staticmethod
     def read(environ: Mapping[str, str], given: Given, endpoint: str | None, api_key: str | None, sidecar: bool) -> "Settings":
@@ -52,6 +53,7 @@ class Settings:
             sidecar=sidecar and environ.get("FIRSTFAULT_SIDECAR") != "0",
             protocol=environ.get("FIRSTFAULT_OTLP_PROTOCOL", ""),
             spool_root=default_root(environ),
+            exit_wait_s=_seconds(environ.get("FIRSTFAULT_EXIT_WAIT_S", ""), default=1.5),
         )
 
 
@@ -77,6 +79,7 @@ class Client:
                 redactor=self.redactor,
                 protocol=settings.protocol,
                 interval_s=settings.interval_s,
+                exit_wait_s=settings.exit_wait_s,
             ),
             self._spool,
         )
@@ -272,3 +275,12 @@ def _otel_headers(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 def is_disabled(environ: Mapping[str, str]) -> bool:
     """FIRSTFAULT_DISABLED=1."""
     return environ.get("FIRSTFAULT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def _seconds(text: str, default: float) -> float:
+    """A length of time from the environment; what is none gives the default."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return default
+    return seconds if 0 <= seconds < 3600 else default

@@ -8,12 +8,11 @@ Importing this module loads OpenTelemetry (about 0.1 s): the exporter's thread d
 """
 
 import gzip
-import json
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.exporter.http.transport._base import BaseHTTPResult, BaseHTTPTransport
@@ -23,34 +22,17 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import TraceFlags
 
-from firstfault import _capture, stack
+from firstfault import _wire
 from firstfault import conventions as c
 from firstfault._guard import LOSSES
 from firstfault._recorder import Entry, Sample
 from firstfault._sidecar_config import AttributeValue
+from firstfault._wire import Request, Signal
 from firstfault.redact import Redactor
 
 POINTS_PER_REQUEST = 500
 """Encoding holds the GIL; so many points take about 3 ms."""
 ENTRIES_PER_REQUEST = 50
-ATTRIBUTE_LIMIT = 16384
-"""Characters of one text attribute that is not a stack."""
-
-Signal = Literal["metrics", "logs"]
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request, encoded once; sent again it keeps its number and so counts once."""
-
-    signal: Signal
-    sequence: int
-    body: bytes
-    content_type: str
-    urgent: bool = False
-    """It holds the end of the process or an exception."""
-    ends_process: bool = False
-    """It holds the process's exit record."""
 
 
 class _KeepingTransport(BaseHTTPTransport):
@@ -97,7 +79,7 @@ class Encoder:
 
     def __init__(self, resource: Mapping[str, AttributeValue], sender: str, redactor: Redactor, protocol: str = "") -> None:
         """`protocol`: http/protobuf or http/json; empty takes protobuf where the extra `otlp` is installed."""
-        self._resource = Resource({name: _attribute(value, redactor) for name, value in resource.items()})
+        self._resource = Resource({name: _wire.plain_value(value, redactor) for name, value in resource.items()})
         self._sender = sender
         self._redactor = redactor
         self._sequence = 0
@@ -127,27 +109,14 @@ class Encoder:
         """Requests for log records; exceptions and exits are marked urgent."""
         for start in range(0, len(entries), ENTRIES_PER_REQUEST):
             chunk = entries[start : start + ENTRIES_PER_REQUEST]
-            events = {entry.event for entry in chunk}
             for request in self._encode_logs(chunk):
-                yield replace(request, urgent=bool(events & {c.EXCEPTION, c.EXIT}), ends_process=c.EXIT in events)
+                yield replace(request, urgent=_wire.is_urgent(chunk), ends_process=_wire.ends_process(chunk))
 
     def _encode_metrics(self, samples: Sequence[Sample]) -> Iterable[Request]:
-        points: dict[str, list[NumberDataPoint]] = {}
-        for time_ns, step, numbers in samples:
-            if step is not None:
-                points.setdefault(c.STEP, []).append(_point(time_ns, step))
-            for name, value in numbers.items():
-                if type(name) is not str or not name:
-                    LOSSES.count("bad_metric_name")
-                    continue
-                wire_name = c.METRIC_SHORT_NAMES.get(name) or stack.well_formed(name[:200])
-                if wire_name == c.STEP:
-                    continue
-                try:
-                    points.setdefault(wire_name, []).append(_point(time_ns, float(value)))
-                except OverflowError:
-                    LOSSES.count("number_too_large")
-        metrics = [Metric(name, "", c.METRIC_UNITS.get(name, ""), Gauge(series)) for name, series in points.items() if series]
+        metrics = [
+            Metric(name, "", c.METRIC_UNITS.get(name, ""), Gauge([_point(time_ns, value) for time_ns, value in points]))
+            for name, points in _wire.series(samples).items()
+        ]
         if not metrics:
             return []
         scope = self._scope()
@@ -173,64 +142,25 @@ class Encoder:
 
     def _scope(self) -> InstrumentationScope:
         self._sequence += 1
-        attributes: dict[str, Any] = {c.BATCH_SENDER: self._sender, c.BATCH_SEQ: self._sequence}
-        if lost := LOSSES.totals():
-            attributes[c.DROPPED] = json.dumps(lost)
-        return InstrumentationScope("firstfault", attributes=attributes)
+        return InstrumentationScope(_wire.SCOPE_NAME, attributes=_wire.scope_attributes(self._sender, self._sequence))
 
     def _record(self, entry: Entry) -> LogRecord:
-        attributes = {name[:200]: _attribute(value, self._redactor) for name, value in entry.attributes.items() if value is not None}
-        body = self._text(entry.body, ATTRIBUTE_LIMIT)
-        if entry.exception is not None:
-            attributes.update(self._exception(_capture.with_sources(entry.exception)))
-            body = body or f"{attributes[c.EXCEPTION_TYPE]}: {attributes[c.EXCEPTION_MESSAGE]}"
+        plain = _wire.plain_record(entry, self._redactor)
         record: LogRecord = LogRecord(
-            timestamp=entry.time_ns,
-            observed_timestamp=entry.time_ns,
-            severity_number=SeverityNumber(entry.severity),
-            severity_text=_SEVERITY_TEXT.get(entry.severity, ""),
-            body=body,
-            attributes=attributes,
-            event_name=self._text(entry.event, 200),
+            timestamp=plain.time_ns,
+            observed_timestamp=plain.time_ns,
+            severity_number=SeverityNumber(plain.severity),
+            severity_text=plain.severity_text,
+            body=plain.body,
+            attributes=plain.attributes,
+            event_name=plain.event,
         )
-        record.trace_id, record.span_id, record.trace_flags = entry.trace_id, entry.span_id, TraceFlags.get_default()
+        record.trace_id, record.span_id, record.trace_flags = plain.trace_id, plain.span_id, TraceFlags.get_default()
         return record
-
-    def _exception(self, exception: _capture.Captured) -> dict[str, Any]:
-        clean = _capture.with_texts(exception, self._redactor.text)
-        found = {
-            c.EXCEPTION_TYPE: clean.type,
-            c.EXCEPTION_MESSAGE: stack.clipped(clean.message, _capture.MESSAGE_LIMIT),
-            c.EXCEPTION_STACKTRACE: _capture.stacktrace(clean),
-            c.STACK_FRAMES: json.dumps([frame.as_dict() for frame in clean.frames], ensure_ascii=False),
-        }
-        if clean.hash:
-            found[c.STACK_HASH] = clean.hash
-        if clean.chain:
-            found[c.EXCEPTION_CHAIN] = json.dumps([_capture.link_to_wire(link) for link in clean.chain], ensure_ascii=False)
-        return {name: stack.well_formed(value) for name, value in found.items()}
-
-    def _text(self, text: str, limit: int) -> str:
-        # Cut first and again: redacting is linear, but a text of 10 MB is still not worth reading whole.
-        return stack.well_formed(stack.clipped(self._redactor.text(stack.clipped(text, 4 * limit)), limit))
 
 
 def _point(time_ns: int, value: int | float) -> NumberDataPoint:
     return NumberDataPoint(attributes={}, start_time_unix_nano=0, time_unix_nano=time_ns, value=value, exemplars=[])
-
-
-def _attribute(value: Any, redactor: Redactor) -> Any:
-    """A value as OTLP takes it: texts redacted, well-formed and bounded."""
-    if isinstance(value, str):
-        return stack.well_formed(stack.clipped(redactor.text(stack.clipped(value, 4 * ATTRIBUTE_LIMIT)), ATTRIBUTE_LIMIT))
-    if isinstance(value, (list, tuple)):
-        return tuple(_attribute(item, redactor) for item in value)
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return float(value) if abs(value) < 1 << 1000 else "an integer beyond all bounds"
-    return value if isinstance(value, (bool, int, float)) else _capture.describe(value)
-
-
-_SEVERITY_TEXT = {9: "INFO", 13: "WARN", 17: "ERROR", 21: "FATAL"}
 
 
 def _exporters(protocol: str, transport: BaseHTTPTransport) -> tuple[Any, Any]:

@@ -15,22 +15,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from firstfault import _otlp_json
 from firstfault._guard import LOSSES
 from firstfault._http import Poster, Reply
 from firstfault._recorder import STEPS_KEPT, Recorder
 from firstfault._sidecar_config import AttributeValue
 from firstfault._spool import Spool
+from firstfault._wire import Request
 from firstfault.redact import Redactor
 
 if TYPE_CHECKING:
-    from firstfault._encode import Encoder, Request
+    from firstfault._encode import Encoder
 
 QUEUE_BYTES = 16 * 1024 * 1024
 """Encoded requests kept in memory while the service does not answer."""
 _REQUEST_TIMEOUT_S = 10.0
-EXIT_BUDGET_S, FAILING_BUDGET_S = 1.5, 0.5
-"""Longest time the end of the process waits for delivery in all; the second when the service did not answer before. The
-contract allows 2 s."""
+_FAILING_SHARE = 3
+"""The end waits only a third of its time for a service that did not answer before."""
 _IN_ORDER = 4
 """A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -53,6 +54,8 @@ class ExportSettings:
     protocol: str = ""
     interval_s: float = 1.0
     sender: str = "sdk"
+    exit_wait_s: float = 1.5
+    """Longest time the end of the process waits for delivery in all; the contract allows 2 s."""
 
 
 class _Flush:
@@ -144,7 +147,7 @@ class Exporter:
         """Seconds that the end of the process may still wait; the first call starts the clock."""
         now = time.monotonic()
         if self._end is None:
-            self._end = now + (FAILING_BUDGET_S if self.failing else EXIT_BUDGET_S)
+            self._end = now + self._settings.exit_wait_s / (_FAILING_SHARE if self.failing else 1)
         return max(self._end - now, 0.0)
 
     def stop(self) -> bool:
@@ -226,7 +229,7 @@ class Exporter:
         if self._spool is None or not self._spool.put(oldest.signal, oldest.body, oldest.content_type):
             LOSSES.count("unsent_full")
 
-    def _remove(self, request: "Request") -> None:
+    def _remove(self, request: Request) -> None:
         self._queue.remove(request)
         self._queued_bytes -= len(request.body)
 
@@ -278,11 +281,19 @@ class Exporter:
 
     # ---- at the end, in the thread of the caller ----
 
+    def _encode_in_emergency(self) -> None:
+        """OpenTelemetry was not imported in time or is not there. From now on nothing else may encode: numbers start at 1."""
+        samples, entries = _drain(self._recorder.samples), _drain(self._recorder.entries)
+        settings = self._settings
+        self._queue.extend(_otlp_json.encode(settings.resource, settings.sender, settings.redactor, samples, entries))
+
     def _keep_rest(self) -> None:
         """Put on disk what the thread could not deliver. While it hangs in the network its encoder is free to use."""
         self._abandoned = True
         thread = self._thread
-        if thread is not None and thread.is_alive() and not self._posting:
+        if self._encoder is None:
+            self._encode_in_emergency()
+        elif thread is not None and thread.is_alive() and not self._posting:
             thread.join(0.2)
             if thread.is_alive() and not self._posting:
                 LOSSES.count("unsent_at_exit")

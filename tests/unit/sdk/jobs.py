@@ -31,7 +31,7 @@ def environment(endpoint: str | None, **more: str) -> dict[str, str]:
         "FIRSTFAULT_OTLP_PROTOCOL": "http/json",
         "FIRSTFAULT_SIDECAR": "0",
         "FIRSTFAULT_SPOOL_DIR": "",
-        "PYTHONPATH": str(_REPOSITORY),
+        "PYTHONPATH": os.pathsep.join([str(_REPOSITORY / "sdk"), str(_REPOSITORY)]),
         **more,
     }
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from firstfault import _capture
-from firstfault._encode import POINTS_PER_REQUEST, Encoder, Request
+from firstfault._encode import POINTS_PER_REQUEST, Encoder
 from firstfault._guard import LOSSES
 from firstfault._recorder import Entry, Sample
+from firstfault._wire import Request
 from firstfault.redact import Redactor
 from tests.unit.sdk import receiver
 

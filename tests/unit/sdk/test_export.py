@@ -1,5 +1,6 @@
 """The exporter's thread against a service that behaves and misbehaves."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
 
 from firstfault import _export
+from firstfault._capture import capture
 from firstfault._export import Exporter, ExportSettings, rejected
 from firstfault._guard import LOSSES
 from firstfault._recorder import Entry, Recorder
@@ -20,9 +22,10 @@ from tests.unit.sdk.receiver import nobody, receiver
 
 
 @contextmanager
-def exporting(endpoint: str, spool: Spool | None = None) -> Iterator[tuple[Recorder, Exporter]]:
+def exporting(endpoint: str, spool: Spool | None = None, exit_wait_s: float = 1.5) -> Iterator[tuple[Recorder, Exporter]]:
     recorder = Recorder(None)
-    exporter = Exporter(recorder, ExportSettings(endpoint=endpoint, resource={"a": "b"}, protocol="http/json", interval_s=0.02), spool)
+    settings = ExportSettings(endpoint=endpoint, resource={"a": "b"}, protocol="http/json", interval_s=0.02, exit_wait_s=exit_wait_s)
+    exporter = Exporter(recorder, settings, spool)
     exporter.start()
     try:
         yield recorder, exporter
@@ -157,10 +160,9 @@ def test_what_cannot_be_sent_at_the_end_is_delivered_once_by_the_next(tmp_path: 
 
 
 def test_a_hanging_request_does_not_keep_the_rest_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_export, "EXIT_BUDGET_S", 0.2)
     monkeypatch.setattr(_export, "_REQUEST_TIMEOUT_S", 3.0)
     spool = Spool(tmp_path / "root" / "one")
-    with receiver("silent") as box, exporting(box.endpoint, spool) as (recorder, exporter):
+    with receiver("silent") as box, exporting(box.endpoint, spool, exit_wait_s=0.2) as (recorder, exporter):
         recorder.log({"loss": 1.5}, 4)
         box.wait(lambda: bool(box.requests))
         recorder.add(Entry(1, "exception", 21))
@@ -168,6 +170,28 @@ def test_a_hanging_request_does_not_keep_the_rest_from_the_disk(tmp_path: Path, 
         assert not exporter.stop()
         assert time.monotonic() - began < 1.5
         assert len(spool) == 2
+
+
+def test_a_process_that_ends_before_opentelemetry_is_there_keeps_its_report(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "root" / "one")
+    recorder = Recorder(None)
+    recorder.log({"loss": math.nan, "lr": 0.1}, 4)
+    recorder.add(Entry(1, "exception", 21, exception=capture(ValueError("x \ud800")), trace_id=5, span_id=6))
+    recorder.add(Entry(2, "train.exit", 21, attributes={"train.exit.code": 1, "flag": True, "list": ["a", 1.5, math.inf]}))
+    with receiver() as box:
+        # Never started: the state in which a slow import leaves it.
+        settings = ExportSettings(endpoint=box.endpoint, resource={"train.run.id": "r", "train.rank": 3})
+        assert not Exporter(recorder, settings, spool).stop()
+        assert len(spool) == 2
+        with exporting(box.endpoint, spool) as (other, _):
+            other.add(Entry(9, "hello", 9))
+            box.wait(lambda: bool(box.records("train.exit")) and bool(box.points("train.step")))
+    exception, end = box.records("exception")[0], box.records("train.exit")[0]
+    assert exception.attributes["exception.message"] == "x \\ud800" and exception.trace_id.endswith("05")
+    assert exception.resource == {"train.run.id": "r", "train.rank": 3}
+    assert end.attributes == {"train.exit.code": 1, "flag": True, "list": ["a", 1.5, "Infinity"]}
+    assert math.isnan(box.points("train.loss")[0].value) and box.points("train.step")[0].value == 4
+    assert sorted(one.sequence for one in box.requests if b"train.run.id" in box.raw[box.requests.index(one)]) == [1, 2]
 
 
 def test_an_exporter_that_never_started_delivers_nothing_and_does_not_wait() -> None:
@@ -215,9 +239,14 @@ def test_an_exception_does_not_break_the_wait_that_the_service_asked_for(monkeyp
         box.retry_after = "60"
         recorder.add(Entry(1, "exception", 21))
         box.wait(lambda: len(box.requests) == 1)
-        rounds: list[None] = []
+        rounds: list[float] = []
         encode = exporter._encode
-        monkeypatch.setattr(exporter, "_encode", lambda: (rounds.append(None), encode()))
+
+        def counted() -> None:
+            rounds.append(time.monotonic())
+            encode()
+
+        monkeypatch.setattr(exporter, "_encode", counted)
         _eventually(lambda: len(rounds) >= 4)
         assert len(box.requests) == 1
 
