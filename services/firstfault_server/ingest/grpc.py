@@ -22,6 +22,8 @@ SERVICES: Final[dict[str, Signal]] = {
     "opentelemetry.proto.collector.logs.v1.LogsService": "logs",
     "opentelemetry.proto.collector.trace.v1.TraceService": "traces",
 }
+MOST_CALLS: Final = 1024
+"""Calls at once: their messages are in memory before anything here sees them."""
 _DETAILS: Final = "grpc-status-details-bin"
 
 _logger = logging.getLogger(__name__)
@@ -31,12 +33,13 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 def otlp_server(receiver: Receiver) -> grpc.aio.Server:
     """The gRPC receiver, not bound to a port and not started yet."""
     server = grpc.aio.server(
+        maximum_concurrent_rpcs=MOST_CALLS,
         options=[
             ("grpc.max_receive_message_length", receiver.limits.plain_bytes),
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", 5000),
-        ]
+        ],
     )
     for service, signal in SERVICES.items():
         handler = grpc.unary_unary_rpc_method_handler(_export(receiver, signal), _as_they_are, _as_they_are)
@@ -51,7 +54,9 @@ def _as_they_are(data: bytes) -> bytes:
 def _export(receiver: Receiver, signal: Signal) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def export(body: bytes, context: Context) -> bytes:
         try:
-            accepted = await receiver.receive(signal, body, authorization=_authorization(context))
+            sender = await receiver.sender(_authorization(context))
+            with receiver.reserve() as reservation:
+                accepted = await receiver.receive(sender, reservation, signal, body)
         except Denied as error:
             code = grpc.StatusCode.UNAUTHENTICATED if error.status == 401 else grpc.StatusCode.PERMISSION_DENIED
             await _refuse(receiver, context, signal, code, "denied", str(error))

@@ -13,7 +13,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from firstfault_server.ingest.access import Denied
 from firstfault_server.ingest.answers import partial_success
 from firstfault_server.ingest.compression import Garbled, TooLarge, UnknownEncoding
-from firstfault_server.ingest.receiver import Accepted, Busy, Limits, Receiver
+from firstfault_server.ingest.receiver import Accepted, Busy, Limits, Receiver, Reservation
 from firstfault_server.ports import Signal, StorageFull, StoreUnavailable
 from firstfault_server.wire.unreadable import Unreadable
 
@@ -92,14 +92,12 @@ async def _receive(receiver: Receiver, receive: Receive, signal: Signal, media: 
     if media not in (PROTOBUF, JSON, "application/protobuf"):
         raise _Refusal(415, "media_type", f"content type {media[:80]!r} is not supported; use {PROTOBUF} or {JSON}")
     authorization = headers.get(b"authorization")
+    encoding = headers.get(b"content-encoding", b"").decode("latin-1")
     try:
-        return await receiver.receive(
-            signal,
-            await _body(receive, headers, receiver.limits.body_bytes),
-            json=media == JSON,
-            encoding=headers.get(b"content-encoding", b"").decode("latin-1"),
-            authorization=None if authorization is None else authorization.decode("latin-1"),
-        )
+        sender = await receiver.sender(None if authorization is None else authorization.decode("latin-1"))
+        with receiver.reserve() as reservation:
+            body = await _body(receive, headers, receiver.limits.body_bytes, reservation)
+            return await receiver.receive(sender, reservation, signal, body, json=media == JSON, encoding=encoding)
     except Denied as error:
         raise _Refusal(error.status, "denied", str(error)) from error
     except Busy as error:
@@ -118,11 +116,13 @@ async def _receive(receiver: Receiver, receive: Receive, signal: Signal, media: 
         raise _Refusal(503, "store_unavailable", "the service cannot store data now", 2) from error
 
 
-async def _body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes:
-    """The body as received, never more of it in memory than the limit. Raises TooLarge."""
+async def _body(receive: Receive, headers: dict[bytes, bytes], limit: int, reservation: Reservation) -> bytes:
+    """The body as received, never more of it in memory than the limit and the queue allow. Raises TooLarge, Busy."""
     stated = headers.get(b"content-length", b"")
-    if stated.isdigit() and int(stated) > limit:
-        raise TooLarge
+    if stated.isdigit():
+        if int(stated) > limit:
+            raise TooLarge
+        reservation.grow(int(stated))
     pieces, size = [], 0
     while True:
         message = await receive()
@@ -132,6 +132,7 @@ async def _body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> by
         size += len(piece)
         if size > limit:
             raise TooLarge
+        reservation.grow(size)
         pieces.append(piece)
         if not message.get("more_body", False):
             return piece if len(pieces) == 1 else b"".join(pieces)

@@ -2,13 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from firstfault_server.ingest.access import Access
+from firstfault_server.ingest.access import Access, Sender
 from firstfault_server.ingest.clock import ReceiveClock
 from firstfault_server.ingest.compression import decompress
 from firstfault_server.ingest.telemetry import IngestMetrics
@@ -46,28 +44,74 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Reservation:
+    """Bytes that one request takes from the queue, from the moment they are expected until they are durable."""
+
+    __slots__ = ("_queue", "size")
+
+    def __init__(self, queue: "Queue") -> None:
+        self._queue, self.size = queue, 0
+
+    def grow(self, size: int) -> None:
+        """Take at least so many. Raises Busy."""
+        if size > self.size:
+            self._queue.take(size - self.size, alone=self.size == self._queue.bytes)
+            self.size = size
+
+    def __enter__(self) -> "Reservation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.take(-self.size, alone=True)
+
+
+class Queue:
+    """What lies in memory between receipt and the log, in bytes. A request that is alone is never too large for it."""
+
+    def __init__(self, limits: Limits, metrics: IngestMetrics) -> None:
+        self._limits, self._gauge = limits, metrics.queue_bytes
+        self.bytes = 0
+
+    def take(self, size: int, alone: bool) -> None:
+        """Raises Busy."""
+        if not alone and self.bytes + size > self._limits.queue_bytes:
+            raise Busy(self._limits.retry_after_s)
+        self.bytes += size
+        self._gauge.set(self.bytes)
+
+
 class Receiver:
     """The common core of the HTTP and gRPC receivers. All calls come from one event loop, so receive times are in log order."""
 
     def __init__(self, log: Log, access: Access, clock: ReceiveClock, metrics: IngestMetrics, limits: Limits | None = None) -> None:
         self._log, self._access, self._clock, self.metrics = log, access, clock, metrics
         self.limits = limits or Limits()
-        self._queued = 0
+        self._queue = Queue(self.limits, metrics)
 
-    async def receive(self, signal: Signal, body: bytes, *, json: bool = False, encoding: str = "", authorization: str | None) -> Accepted:
+    async def sender(self, authorization: str | None) -> Sender:
+        """Who sends. Raises Denied, StoreUnavailable."""
+        return await self._access.sender(authorization)
+
+    def reserve(self) -> Reservation:
+        """Room in the queue for one request; to be used as a context."""
+        return Reservation(self._queue)
+
+    async def receive(
+        self, sender: Sender, reservation: Reservation, signal: Signal, body: bytes, *, json: bool = False, encoding: str = ""
+    ) -> Accepted:
         """Take a request. Returns when it is durable.
 
-        Raises Denied, Busy, TooLarge, Garbled, UnknownEncoding, Unreadable, StorageFull, StoreUnavailable.
+        Raises Busy, TooLarge, Garbled, UnknownEncoding, Unreadable, StorageFull, StoreUnavailable.
         """
-        sender = await self._access.sender(authorization)
-        with self._admitted(len(body)):
-            node_records = "node" in sender.scopes
-            if len(body) > LARGE or (encoding and len(body) > LARGE // 8):
-                found, size = await asyncio.to_thread(self._open, signal, body, json, encoding, node_records)
-            else:
-                found, size = self._open(signal, body, json, encoding, node_records)
-            with self._admitted(size):
-                await self._append(signal, sender.tenant, found)
+        reservation.grow(len(body))
+        node_records = "node" in sender.scopes
+        if len(body) > LARGE or (encoding and len(body) > LARGE // 8):
+            found, size = await asyncio.to_thread(self._open, signal, body, json, encoding, node_records)
+        else:
+            found, size = self._open(signal, body, json, encoding, node_records)
+        if size > len(body):
+            reservation.grow(len(body) + size)
+        await self._append(signal, sender.tenant, found)
         self.metrics.taken(signal, size, len(found.parts))
         for why, count in found.rejected.items():
             self.metrics.rejected.labels(signal, why).inc(count)
@@ -85,15 +129,3 @@ class Receiver:
         start = time.perf_counter()
         await self._log.append(entries)
         self.metrics.append_seconds.observe(time.perf_counter() - start)
-
-    @contextmanager
-    def _admitted(self, size: int) -> Iterator[None]:
-        if self._queued and self._queued + size > self.limits.queue_bytes:
-            raise Busy(self.limits.retry_after_s)
-        self._queued += size
-        self.metrics.queue_bytes.set(self._queued)
-        try:
-            yield
-        finally:
-            self._queued -= size
-            self.metrics.queue_bytes.set(self._queued)

@@ -138,7 +138,7 @@ def test_pressure_is_answered_with_retry_info(tmp_path: Path, monkeypatch: pytes
         gate.set()
         await waiting
 
-    serve(tmp_path, scenario, Limits(queue_bytes=2 * REQUEST.ByteSize(), retry_after_s=7))
+    serve(tmp_path, scenario, Limits(queue_bytes=REQUEST.ByteSize(), retry_after_s=7))
 
 
 def test_a_full_disk_is_said_and_nothing_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

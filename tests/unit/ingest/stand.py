@@ -14,9 +14,9 @@ from firstfault_server.adapters.memory.state import State
 from firstfault_server.ingest.access import Access, secret_hash
 from firstfault_server.ingest.clock import ReceiveClock
 from firstfault_server.ingest.http import Application, otlp_app
-from firstfault_server.ingest.receiver import Limits, Receiver
+from firstfault_server.ingest.receiver import Accepted, Limits, Receiver
 from firstfault_server.ingest.telemetry import IngestMetrics
-from firstfault_server.ports import AccessKey, LogEntry, Permission
+from firstfault_server.ports import AccessKey, LogEntry, Permission, Signal
 from tests.unit.wire.requests import NOW
 
 
@@ -56,6 +56,12 @@ class Stand:
             )
         )
         return f"Bearer ffk_{secret}"
+
+    async def receive(self, signal: Signal, body: bytes) -> Accepted:
+        """Take a request of anybody, as the transports do."""
+        sender = await self.receiver.sender(None)
+        with self.receiver.reserve() as reservation:
+            return await self.receiver.receive(sender, reservation, signal, body)
 
     def stored(self) -> list[LogEntry]:
         return [entry for _, entry in self.log.read(None, 1 << 30)]

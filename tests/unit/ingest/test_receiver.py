@@ -24,21 +24,35 @@ def test_a_full_queue_refuses_and_takes_again_when_it_has_drained(tmp_path: Path
         await append(self, entries)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FileLog, "append", slow)
-    made = Stand(tmp_path, Limits(queue_bytes=5 * len(BODY), retry_after_s=3))
+    made = Stand(tmp_path, Limits(queue_bytes=3 * len(BODY), retry_after_s=3))
 
     async def scenario() -> None:
-        waiting = [asyncio.create_task(made.receiver.receive("metrics", BODY, authorization=None)) for _ in range(2)]
-        while made.count("firstfault_ingest_queue_bytes") < 4 * len(BODY):
+        waiting = [asyncio.create_task(made.receive("metrics", BODY)) for _ in range(2)]
+        while made.count("firstfault_ingest_queue_bytes") < 2 * len(BODY):
             await asyncio.sleep(0)
         with pytest.raises(Busy) as caught:
-            await asyncio.gather(*(made.receiver.receive("metrics", BODY, authorization=None) for _ in range(2)))
+            await asyncio.gather(*(made.receive("metrics", BODY) for _ in range(2)))
         assert caught.value.retry_after_s == 3
         gate.set()
         await asyncio.gather(*waiting)
-        await made.receiver.receive("metrics", BODY, authorization=None)
+        await made.receive("metrics", BODY)
 
     asyncio.run(scenario())
     assert made.count("firstfault_ingest_queue_bytes") == 0
+    made.log.close()
+
+
+def test_a_body_takes_its_room_before_it_is_read(tmp_path: Path) -> None:
+    made = Stand(tmp_path, Limits(queue_bytes=1000))
+    with made.receiver.reserve() as first, made.receiver.reserve() as second:
+        first.grow(600)
+        with pytest.raises(Busy):
+            second.grow(600)
+        second.grow(400)
+        first.grow(500)
+    assert made.count("firstfault_ingest_queue_bytes") == 0
+    with made.receiver.reserve() as alone:
+        alone.grow(5000)
     made.log.close()
 
 
