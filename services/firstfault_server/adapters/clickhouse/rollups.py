@@ -41,9 +41,9 @@ class ClickHouseAggregateStore:
         for start in range(0, len(rollups), BATCH_ROWS):
             batch = rollups[start : start + BATCH_ROWS]
             try:
-                self._engine.insert(self._table, list(ROLLUP_COLUMNS), _values(batch))
+                self._engine.insert(self._table, list(ROLLUP_COLUMNS), rows_of(batch))
             except UnicodeEncodeError:
-                self._engine.insert(self._table, list(ROLLUP_COLUMNS), _values([escaped(rollup) for rollup in batch]))
+                self._engine.insert(self._table, list(ROLLUP_COLUMNS), rows_of([escaped(rollup) for rollup in batch]))
 
     def series(self, query: SeriesQuery) -> dict[tuple[int | None, str], list[SeriesPoint]]:
         """Buckets by (rank, process); empty buckets are left out. Raises StoreUnavailable."""
@@ -133,7 +133,7 @@ class ClickHouseAggregateStore:
         return [(partition, size) for partition, size in rows]
 
 
-def _values(rollups: Sequence[model.Rollup]) -> list[Any]:
+def rows_of(rollups: Sequence[model.Rollup]) -> list[Any]:
     """Values in the order of ROLLUP_COLUMNS, row after row; what no column holds becomes the nearest that it does."""
     return [
         value
