@@ -42,6 +42,28 @@ else:
     engine.close()
 """
 
+LIMITED: Final = """
+import random, resource, sys
+from pathlib import Path
+from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, embedded_engine
+from firstfault_server.ports import StorageFull
+from tests.contract.records import rollup
+noise = random.Random(1)
+store = ClickHouseAggregateStore(embedded_engine(Path(sys.argv[1])))
+store.write_rollups([rollup(0)])
+many = [rollup(n % 500, process=f"p-{n}", position=f"{n}", sum=noise.random(), last=noise.random()) for n in range(20_000)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+try:
+    store.write_rollups(many)
+except StorageFull as error:
+    print(error)
+print(sum(row["count"] for row in store.ranks("acme", "r-1", "train.loss")))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+store.write_rollups(many)
+print(sum(row["count"] for row in store.ranks("acme", "r-1", "train.loss")))
+store.close()
+"""
+
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
@@ -100,3 +122,11 @@ def test_without_the_package_the_message_says_what_to_install(tmp_path: Path) ->
     reason, _ = process.communicate(timeout=60)
     assert reason.startswith("unavailable metrics need the package chdb")
     assert "pip install" in reason
+
+
+def test_no_room_is_said_and_survived(tmp_path: Path) -> None:
+    process = start(LIMITED, tmp_path / "metrics")
+    printed, _ = process.communicate(timeout=60)
+    reason, before, after = printed.splitlines()
+    assert reason.startswith(f"{tmp_path / 'metrics'}: no space left")
+    assert (before, after) == ("1", "20001")
