@@ -9,7 +9,7 @@ import yaml
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow
 from firstfault_server.core.cause.codes import CodeTables
-from firstfault_server.core.cause.log_incidents import Tabled
+from firstfault_server.core.cause.log_case import Tabled
 from firstfault_server.core.cause.patterns import PatternTable
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.grouping.similarity import FrameTable

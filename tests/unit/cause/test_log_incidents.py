@@ -60,8 +60,7 @@ def test_all_ranks_waiting_alike_names_nobody() -> None:
 def test_the_rank_behind_in_the_group_is_waited_for() -> None:
     lines = [WATCHDOG.format(rank, 77 if rank != 1 else 76) for rank in range(3)]
     (incident,) = judge(read("\n".join(lines)))
-    assert incident.first_fault.rank in (1, None)
-    assert 1 in (incident.first_fault.candidates or [incident.first_fault.rank])
+    assert 1 in (incident.first_fault.rank, *incident.first_fault.candidates)
 
 
 def test_every_rank_with_the_same_error_is_scope_all() -> None:
@@ -128,7 +127,7 @@ def test_an_error_that_training_survived_says_so_and_comes_last() -> None:
     assert incident.state == "resolved"
     assert "line" in incident.resolved_why
     last = trace("", "OSError", "[Errno 28] No space left on device", "save")
-    assert [found.symptom for found in judge(read(survived + progress + last))][0] == "disk_full"
+    assert judge(read(survived + progress + last))[0].symptom == "disk_full"
 
 
 def test_a_progress_bar_that_is_printed_once_more_is_no_survival() -> None:
@@ -147,7 +146,14 @@ def test_files_per_rank_take_their_rank_from_the_name_and_without_times_name_can
     (incident,) = judge(*logs)
     assert incident.first_fault.rank is None
     assert sorted(incident.first_fault.candidates) == [0, 1]
-    timed = [read(f"2024-05-01 10:00:0{9 - rank} start\n" + trace(f"2024-05-01 10:00:0{9 - rank} ", "ValueError", "x", f"f{rank}"), f"r{rank}", rank) for rank in (0, 1)]
+    timed = [
+        read(
+            f"2024-05-01 10:00:0{9 - rank} start\n" + trace(f"2024-05-01 10:00:0{9 - rank} ", "ValueError", "x", f"f{rank}"),
+            f"r{rank}",
+            rank,
+        )
+        for rank in (0, 1)
+    ]
     assert judge(*timed)[0].first_fault.rank == 1
 
 
@@ -162,6 +168,21 @@ def test_same_evidence_in_any_file_order_gives_the_same_verdict() -> None:
     logs.append(read(trace("", "ValueError", "x"), "rank_2.log", 2))
     verdicts = {(incident.symptom, incident.first_fault.rank) for order in (logs, logs[::-1]) for incident in judge(*order)}
     assert verdicts == {("python_error", 2)}
+
+
+def test_the_same_step_or_a_fixed_distance_between_steps_is_periodic() -> None:
+    again = "INFO Will restart worker group, 2 restarts left\n"
+
+    def attempt(step: int) -> str:
+        return f"step {step} loss 0.1\n" + trace("", "KeyError", "'a'", "load") + again
+
+    (same,) = judge(read(attempt(400) + attempt(400)))
+    assert (same.time_pattern, same.first_fault.step) == ("periodic", 400)
+    assert "400" in same.advice[0].because
+    (every,) = judge(read(attempt(100) + attempt(200) + attempt(300)))
+    assert every.time_pattern == "periodic"
+    (other,) = judge(read(attempt(100) + attempt(217) + attempt(300)))
+    assert other.time_pattern == "instant"
 
 
 def test_nan_losses_that_stay_are_nonfinite() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from firstfault_server.core.grouping.parse import MOST_FRAMES, Crash, CrashParser, parse_text
+from firstfault_server.core.grouping.crash import Crash
+from firstfault_server.core.grouping.parse import MOST_FRAMES, CrashParser, parse_text
 
 
 def _plain(crash: Crash) -> tuple[str, str, list[str]]:
@@ -256,6 +257,20 @@ def test_what_follows_a_message_is_not_part_of_it() -> None:
 def test_own_exception_classes_with_any_name() -> None:
     text = 'Traceback (most recent call last):\n  File "/w/a.py", line 8, in a\n    raise Stop("x")\nmy.pkg.Stop: over\n'
     assert parse_text(text)[0].type == "my.pkg.Stop"
+
+
+def test_stacks_of_faulthandler_are_innermost_first_and_only_the_crashed_thread_counts() -> None:
+    text = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f12 (most recent call first):
+  File "/w/a.py", line 5 in inner
+  File "/w/a.py", line 9 in outer
+
+Thread 0x00007f13 (most recent call first):
+  File "/w/b.py", line 5 in wait
+"""
+    assert [_plain(crash) for crash in parse_text(text)] == [("Fatal Python error", "Segmentation fault", ["outer", "inner"])]
+    assert parse_text(text.replace("Fatal Python error: Segmentation fault", "Timeout (0:05:00)!")) == []
 
 
 def test_frames_stay_bounded() -> None:

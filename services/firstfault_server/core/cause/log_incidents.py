@@ -1,42 +1,24 @@
-"""From what logs say to incidents: observations per rank and attempt, the verdict, and everything an incident carries.
+"""From what logs say to incidents: the verdict of each attempt, and everything an incident carries.
 
 Offline twin of the run stage: the same verdict (`first_fault.decide`), tables and wording.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-
-import msgspec
+from typing import Final, Literal
 
 from firstfault_server.core import model
-from firstfault_server.core.cause.advice import AdviceRow, advice_for
-from firstfault_server.core.cause.codes import CodeTables
+from firstfault_server.core.cause.advice import advice_for
 from firstfault_server.core.cause.domains import cause_of
-from firstfault_server.core.cause.first_fault import decide
+from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, one_line
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
-from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
+from firstfault_server.core.cause.observation import Verdict
+from firstfault_server.core.cause.rhythm import rhythm_of
 from firstfault_server.core.cause.wording import memory_facts, title_of
 from firstfault_server.core.grouping.fingerprint import fingerprint
-from firstfault_server.core.grouping.groups import Told
 from firstfault_server.core.grouping.normalise import without_advice
 
 MOST_EVIDENCE: Final = 24
-_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed"})
-_NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
-_SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
-_GROUP: Final = re.compile(r"PG (?:ID|GUID) ?(?P<group>[\w:.-]{1,60})|process group (?:with )?(?P<named>[\w:.-]{1,60})")
-_MISSING: Final = re.compile(r"(?i)(?:missing ranks?|ranks? (?:not responding|absent)|did not (?:join|respond)|stalled ranks?)[: \[]{1,4}(?P<ranks>\d[\d, ]{0,2000})")
-
-
-class Tabled(msgspec.Struct, kw_only=True, frozen=True):
-    """The tables that judging needs."""
-
-    taxonomy: model.Taxonomy
-    codes: CodeTables
-    advice: Sequence[AdviceRow]
-    advice_marks: tuple[str, ...] = ()
 
 
 def incidents_of(logs: Sequence[LogSummary], tables: Tabled) -> list[model.Incident]:
@@ -44,11 +26,12 @@ def incidents_of(logs: Sequence[LogSummary], tables: Tabled) -> list[model.Incid
     attempts = sorted({seen.attempt for log in logs for seen in log.seen})
     found: list[tuple[bool, int, model.Incident]] = []
     for attempt in attempts:
-        case = _Case(logs, attempt, tables)
+        case = Case(logs, attempt, tables)
         if not case.telling:
             continue
-        incident = case.incident()
+        incident = _Builder(case).incident()
         found.append((case.survived, attempt, incident))
+    steps: dict[tuple[str, str], list[int | None]] = {}
     merged: dict[tuple[str, str], tuple[bool, int, model.Incident]] = {}
     for survived, attempt, incident in found:
         key = (incident.symptom, incident.fingerprint.id)
@@ -59,174 +42,31 @@ def incidents_of(logs: Sequence[LogSummary], tables: Tabled) -> list[model.Incid
         kept = earlier[2]
         kept.recurrences += 1
         kept.attempts = [*kept.attempts, *incident.attempts]
+        steps.setdefault(key, [kept.first_fault.step]).append(incident.first_fault.step)
         if not survived:
             kept.state, kept.resolved_why = "open", ""
         merged[key] = (earlier[0] and survived, earlier[1], kept)
+    for key, found_at in steps.items():
+        if (rhythm := rhythm_of(found_at)) is not None:
+            kept = merged[key][2]
+            kept.time_pattern = "periodic"
+            kept.advice = [model.Advice(text=rhythm.text, because=rhythm.because), *kept.advice]
     ordered = sorted(merged.values(), key=lambda item: (item[0], not item[2].page, item[2].symptom == "unknown", item[1]))
     return [incident for _, _, incident in ordered]
 
 
-class _Case:
-    """One attempt of the job."""
+class _Builder:
+    """Makes the incident of one attempt."""
 
-    def __init__(self, logs: Sequence[LogSummary], attempt: int, tables: Tabled) -> None:
-        self._logs = logs
-        self._attempt = attempt
-        self._tables = tables
-        self._observed: dict[tuple[int | None, str], RankObservation] = {}
-        self._facts: list[NodeFact] = []
-        self._by_id: dict[str, tuple[LogSummary, Seen]] = {}
-        self._exceptions: dict[str, model.ExceptionInfo] = {}
-        self._pids: dict[str, str] = {}
-        self.telling = False
-        self.survived = True
-        self._gather()
-
-    def _gather(self) -> None:
-        ranks: set[int] = set()
-        # Where a launcher's table says which rank died of a signal, its other lines about it add nothing.
-        self._tabled = any(
-            seen.reading.pattern == "exit-signal" and seen.attempt == self._attempt for log in self._logs for seen in log.seen
-        )
-        for log in self._logs:
-            base = 0
-            for seen in log.seen:
-                if seen.attempt != self._attempt:
-                    continue
-                base = max(base, seen.time_ns or 0)
-                self._take(log, seen, base + seen.line * 1000)
-                if seen.order not in log.recovered:
-                    self.survived = False
-            ranks.update(log.ranks)
-            if log.rank is not None:
-                ranks.add(log.rank)
-        waits = [seen for seen in self._observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
-        if len(waits) >= 2 and ranks:
-            # Numbers run from 0: a hole among ranks that wait is a rank that said nothing.
-            ranks.update(range(max(ranks) + 1))
-        for rank in sorted(ranks):
-            if (rank, "") not in self._observed:
-                self._observed[(rank, "")] = RankObservation(rank=rank, process=f"rank {rank}")
-
-    def _take(self, log: LogSummary, seen: Seen, time_ns: int) -> None:
-        reading = seen.reading
-        if not reading.symptom:
-            return
-        self.telling = True
-        ident = f"{log.source}:{seen.line}"
-        while ident in self._by_id:
-            ident += "+"
-        self._by_id[ident] = (log, seen)
-        if seen.crash is not None:
-            self._exceptions[ident] = model.ExceptionInfo(type=seen.crash.type, message=seen.crash.message)
-        if reading.symptom == "unknown" and reading.weight == 0:
-            return
-        rank = seen.rank if seen.rank is not None else log.rank
-        if self._tabled and rank is None and reading.pattern in _DEATHS:
-            return
-        key = (rank, "" if rank is not None else log.source)
-        observed = self._observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}" if rank is not None else log.source))
-        observed.node = observed.node or seen.node
-        if reading.pattern == "exit-signal" and (pid := reading.facts.get("pid")):
-            self._pids[pid] = observed.process
-        kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS else "log"
-        ignored = seen.crash is not None and seen.crash.ignored
-        observed.faults.append(
-            Fault(
-                id=ident,
-                kind=kind,
-                symptom=reading.symptom,
-                role="unknown" if ignored else reading.role,
-                time_ns=time_ns,
-                received_ns=time_ns,
-                text=_one_line(seen.text),
-                source=ident,
-                fatal=not ignored and (kind != "log" or reading.role == "initiating"),
-                weight=reading.weight,
-                fingerprint=reading.fingerprint.id if seen.crash is not None else "",
-                stack_hash=reading.fingerprint.stack_hash,
-                exception_type=seen.crash.type if seen.crash is not None else "",
-                pattern=reading.pattern,
-                missing=_missing(seen.text),
-                place=seen.order,
-            )
-        )
-        if kind != "log" and not ignored:
-            observed.ended, observed.end = True, "failed"
-        if reading.role == "teardown" and reading.symptom == "preempted":
-            observed.stop_ns = min(observed.stop_ns or time_ns, time_ns)
-        if reading.role == "waiting" and (number := _SEQUENCE.search(seen.text)) is not None:
-            group = _GROUP.search(seen.text)
-            observed.group = (group["group"] or group["named"]) if group is not None else "default"
-            observed.sequence, observed.entered = int(number["sequence"]), True
-        if reading.pattern in _NODE_PATTERNS:
-            code = reading.facts.get("xid")
-            row = self._tables.codes.lookup("xid", code) if code else None
-            self._facts.append(
-                NodeFact(
-                    id=ident,
-                    node=seen.node,
-                    kind=_NODE_PATTERNS[reading.pattern],
-                    symptom=reading.symptom,
-                    initiates=row.own_fault if row is not None else True,
-                    time_ns=time_ns,
-                    received_ns=time_ns,
-                    text=_one_line(seen.text),
-                    code=int(code) if code else None,
-                )
-            )
+    def __init__(self, case: Case) -> None:
+        self._case = case
 
     def incident(self) -> model.Incident:
-        """The incident of this attempt."""
-        return self._build(*self.judged())
-
-    def judged(self) -> tuple[Verdict, tuple[LogSummary, Seen] | None]:
-        """The verdict, and what stands for the failure."""
-        observations = list(self._observed.values()) or [RankObservation(rank=None, process="job")]
-        self._place_facts()
-        verdict = decide(observations, facts=self._facts, exceptions=self._exceptions)
-        verdict = self._without_clocks(verdict)
-        lead_id = verdict.fault.id if verdict.fault is not None else verdict.fact.id if verdict.fact is not None else ""
-        lead = self._by_id.get(lead_id) or self._any()
-        if verdict.symptom == "unknown" and lead is not None and lead[1].reading.symptom:
-            verdict.symptom = lead[1].reading.symptom
-        return verdict, lead
-
-    def _place_facts(self) -> None:
-        """Kernel facts belong to the process whose pid they name; among logs without times they count as of the death they explain."""
-        timed = all(log.timed for log in self._logs)
-        deaths = [fault.time_ns for seen in self._observed.values() for fault in seen.faults if fault.kind == "signal"]
-        for fact in self._facts:
-            pid = self._by_id[fact.id][1].reading.facts.get("pid", "")
-            fact.process = self._pids.get(pid, "")
-            if not timed and deaths:
-                fact.time_ns = fact.received_ns = min(deaths)
-
-    def _without_clocks(self, verdict: Verdict) -> Verdict:
-        """Files without times have no order among each other: two ranks with faults of their own stay candidates."""
-        timed = all(log.timed for log in self._logs)
-        if timed or len(self._logs) < 2 or verdict.rank is None or verdict.fact is not None:
-            return verdict
-        rivals = sorted(
-            seen.rank
-            for seen in self._observed.values()
-            if seen.rank is not None and any(fault.role == "initiating" and fault.fatal for fault in seen.faults)
-        )
-        if len(rivals) > 1:
-            verdict.rank, verdict.scope, verdict.candidates = None, "group", [verdict.rank, *(rank for rank in rivals if rank != verdict.rank)]
-            verdict.not_seen.append("times that compare between the files")
-        return verdict
-
-    def _any(self) -> tuple[LogSummary, Seen] | None:
-        """What stands for the case when no fault does: the most telling line."""
-        return min(
-            self._by_id.values(),
-            key=lambda item: (leading(item[1].reading.role), -item[1].reading.weight, item[1].crash is None, item[1].line),
-            default=None,
-        )
+        """Everything the incident carries."""
+        return self._build(*self._case.judged())
 
     def _build(self, verdict: Verdict, lead: tuple[LogSummary, Seen] | None) -> model.Incident:
-        symptom = self._tables.taxonomy.get(verdict.symptom) or self._tables.taxonomy["unknown"]
+        symptom = self._case.tables.taxonomy.get(verdict.symptom) or self._case.tables.taxonomy["unknown"]
         seen = lead[1] if lead is not None else None
         exception = None
         if seen is not None and seen.crash is not None:
@@ -236,6 +76,7 @@ class _Case:
             rank=verdict.rank,
             scope=verdict.scope,
             candidates=verdict.candidates,
+            step=seen.step if seen is not None else None,
             node=verdict.node or (seen.node if seen is not None else "") or None,
             time=seen.time_ns if seen is not None and seen.time_ns and seen.time_ns > 10**17 else None,
             exception=exception,
@@ -248,11 +89,11 @@ class _Case:
         opened = first.time or 0
         reading_domains = [seen.reading.domains] if seen is not None else []
         incident = model.Incident(
-            id=hashlib.sha256(f"{self._attempt}\n{symptom.id}\n{identity.id}".encode()).hexdigest()[:24],
+            id=hashlib.sha256(f"{self._case.attempt}\n{symptom.id}\n{identity.id}".encode()).hexdigest()[:24],
             revision=1,
             tenant="default",
-            run=model.RunRef(id="", attempt=self._attempt + 1, world_size=None),
-            number=self._attempt + 1,
+            run=model.RunRef(id="", attempt=self._case.attempt + 1, world_size=None),
+            number=self._case.attempt + 1,
             severity=symptom.severity,
             page=symptom.page and not verdict.stopped,
             title=title_of(symptom, first, said),
@@ -261,19 +102,19 @@ class _Case:
             layer=symptom.layer,
             seen=symptom.seen,
             time_pattern=symptom.time,
-            cause=cause_of(symptom.id, reading_domains, self._tables.taxonomy),
+            cause=cause_of(symptom.id, reading_domains, self._case.tables.taxonomy),
             first_fault=first,
             ranks=[model.RankRole(rank=role.rank, role=role.role, why=role.why) for role in verdict.roles if role.rank is not None],
             evidence=self._evidence(lead, verdict),
             not_seen=[*verdict.not_seen, *self._not_seen()],
             fingerprint=identity,
-            advice=advice_for(symptom.id, self._tables.advice, pattern=seen.reading.pattern if seen is not None else "", facts=facts),
-            attempts=[self._attempt + 1],
+            advice=advice_for(symptom.id, self._case.tables.advice, pattern=seen.reading.pattern if seen is not None else "", facts=facts),
+            attempts=[self._case.attempt + 1],
             opened_at=opened,
             updated_at=opened,
         )
-        if self.survived:
-            line = min(log.recovered[s.order] for log in self._logs for s in log.seen if s.attempt == self._attempt)
+        if self._case.survived:
+            line = min(log.recovered[s.order] for log in self._case.logs for s in log.seen if s.attempt == self._case.attempt)
             incident.state, incident.resolved_at = "resolved", opened
             incident.resolved_why = f"training went on at line {line}"
         return incident
@@ -281,7 +122,7 @@ class _Case:
     def _evidence(self, lead: tuple[LogSummary, Seen] | None, verdict: Verdict) -> list[model.Evidence]:
         roles = {role.rank: role.role for role in verdict.roles if role.rank is not None}
         rest = sorted(
-            (item for item in self._by_id.items() if lead is None or item[1][1] is not lead[1]),
+            (item for item in self._case.by_id.items() if lead is None or item[1][1] is not lead[1]),
             key=lambda item: (leading(item[1][1].reading.role), item[1][1].line),
         )
         chosen: Iterable[tuple[LogSummary, Seen]] = [*([lead] if lead is not None else []), *(item for _, item in rest)]
@@ -292,7 +133,9 @@ class _Case:
             if role == "initiating" and rank is not None and (lead is None or seen is not lead[1]):
                 role = roles.get(rank, role)
             line = seen.last_line if seen.crash is not None else seen.line
-            kind = "exception" if seen.crash is not None else "node" if seen.reading.pattern in _NODE_PATTERNS else "log"
+            kind: Literal["exception", "node", "log"] = "node" if seen.reading.pattern in NODE_PATTERNS else "log"
+            if seen.crash is not None:
+                kind = "exception"
             evidence.append(
                 model.Evidence(
                     id=f"{log.source}:{line}",
@@ -309,7 +152,7 @@ class _Case:
 
     def _said(self, text: str) -> str:
         """A text as evidence shows it: one line, without the library's advice."""
-        return _one_line(without_advice(text, self._tables.advice_marks))
+        return one_line(without_advice(text, self._case.tables.advice_marks))
 
     def _advice_facts(self, seen: Seen | None, first: model.FirstFault, said: str) -> Mapping[str, str]:
         facts: dict[str, str] = {"evidence": said[:200]}
@@ -318,7 +161,7 @@ class _Case:
         if seen is None:
             return facts
         facts.update(seen.reading.facts)
-        code = self._tables.codes.lookup("xid", seen.reading.facts.get("xid", ""))
+        code = self._case.tables.codes.lookup("xid", seen.reading.facts.get("xid", ""))
         if code is not None:
             facts["code_about"], facts["code_action"] = code.about, code.action
         if seen.crash is not None:
@@ -327,53 +170,15 @@ class _Case:
 
     def _not_seen(self) -> list[str]:
         absent = []
-        if not any(log.kernel for log in self._logs):
+        if not any(log.kernel for log in self._case.logs):
             absent.append("kernel log")
-        if not any(log.ranks or log.rank is not None for log in self._logs):
+        if not any(log.ranks or log.rank is not None for log in self._case.logs):
             absent.append("rank numbers in front of the lines")
-        if len(self._logs) > 1 and not all(log.timed for log in self._logs):
+        if len(self._case.logs) > 1 and not all(log.timed for log in self._case.logs):
             absent.append("times that compare between machines")
-        if any(log.dropped for log in self._logs):
-            absent.append(f"{sum(log.dropped for log in self._logs)} further lines like those shown")
+        if any(log.dropped for log in self._case.logs):
+            absent.append(f"{sum(log.dropped for log in self._case.logs)} further lines like those shown")
         return absent
-
-
-def leading_seen(log: LogSummary, tables: Tabled) -> Seen | None:
-    """What stands for the failure to act on in one text; None when it holds none."""
-    found = _leading(log, tables)
-    return found[1] if found is not None else None
-
-
-def _leading(log: LogSummary, tables: Tabled) -> tuple[str, Seen] | None:
-    for attempt in sorted({seen.attempt for seen in log.seen}):
-        case = _Case([log], attempt, tables)
-        if case.telling:
-            verdict, lead = case.judged()
-            if lead is not None:
-                return verdict.symptom, lead[1]
-    return None
-
-
-def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, Told, list[Told]]:
-    """Symptom and exception of the failure to act on in one text, and its other exceptions; the symptom is empty when it holds none."""
-    found = _leading(log, tables)
-    if found is None:
-        return "", Told(type=""), []
-    symptom, first = found
-    told = Told(type=first.reading.pattern, message=first.text)
-    others: list[Told] = []
-    for seen in log.seen:
-        if seen.crash is None:
-            continue
-        links = [Told(type=seen.crash.type, message=seen.crash.message, frames=seen.crash.frames)]
-        links += [Told(type=link.type, message=link.message, frames=link.frames) for link in seen.crash.chain]
-        if seen is first:
-            at = seen.reading.link if seen.reading.link < len(links) else 0
-            told = links.pop(at)
-            if not told.frames and at:
-                told.frames = seen.crash.frames
-        others += links
-    return symptom, told, others
 
 
 def _told(seen: Seen) -> model.ExceptionInfo:
@@ -389,13 +194,3 @@ def _told(seen: Seen) -> model.ExceptionInfo:
 def _identity(seen: Seen) -> model.Fingerprint:
     """An exception's own fingerprint; of a line, its pattern and parameterised text."""
     return seen.reading.fingerprint if seen.crash is not None else fingerprint(seen.reading.pattern, seen.text, ())
-
-
-def _one_line(text: str) -> str:
-    """The first lines of a text as one, at most 400 characters."""
-    return " ".join(text[:600].split())[:400]
-
-
-def _missing(text: str) -> list[int]:
-    found = _MISSING.search(text[:4000])
-    return [int(number) for number in re.findall(r"\d{1,6}", found["ranks"])][:10_000] if found is not None else []

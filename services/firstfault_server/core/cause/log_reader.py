@@ -10,8 +10,10 @@ import msgspec
 
 from firstfault_server.core import model
 from firstfault_server.core.cause.text import TextReader, TextReading
-from firstfault_server.core.grouping.parse import HEADER, Crash, CrashParser
+from firstfault_server.core.grouping.crash import Crash
+from firstfault_server.core.grouping.parse import CrashParser
 from firstfault_server.core.grouping.prefix import Prefixed, Prefixes
+from firstfault_server.core.grouping.shapes import HEADER
 
 MOST_SEEN: Final = 4000
 """Observations kept of one log; later ones are counted only."""
@@ -25,15 +27,16 @@ _REMEMBERED: Final = 20_000
 _DIGITS: Final = b"0123456789"
 _BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank (?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
 _PROGRESS: Final = re.compile(
-    r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
+    r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})"
+    r"|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
 )
+_STEP: Final = re.compile(r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?)s?\b['\"]?[\s:=/#\[(]{0,4}(?P<step>\d{1,9})")
 _RESTART: Final = re.compile(
     r"restart(?:ing|ed)? (?:the )?(?:worker group|workers|training|attempt|job|run)|(?:attempt|restart)[ #:=]{1,3}\d{1,5} (?:of|/|start)|"
-    r"\bstart(?:ing)? attempt|resuming (?:training )?from (?:checkpoint|step|iteration)|\d{1,5} restarts? left|requeu(?:ed|eing)|will restart worker group"
+    r"\bstart(?:ing)? attempt|resuming (?:training )?from (?:checkpoint|step|iteration)"
+    r"|\d{1,5} restarts? left|requeu(?:ed|eing)|will restart worker group"
 )
-_TABLE: Final = re.compile(
-    r"\s{0,8}(?P<key>rank|exitcode|host|time|traceback|error_file)\s{0,12}: (?P<value>[^\n]{0,300})"
-)
+_TABLE: Final = re.compile(r"\s{0,8}(?P<key>rank|exitcode|host|time|traceback|error_file)\s{0,12}: (?P<value>[^\n]{0,300})")
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -53,6 +56,8 @@ class Seen(msgspec.Struct, kw_only=True):
     time_ns: int | None = None
     crash: Crash | None = None
     count: int = 1
+    step: int | None = None
+    """Last step, iteration or epoch the log named before it."""
     attempt: int = 0
     """How often the job had begun again before this line."""
     level: str = ""
@@ -106,11 +111,15 @@ class LogReader:
         self._failed_at: int | None = None
         self._progress: list[int] = []
         self._table: dict[str, str] = {}
+        self._step_line = ""
+        """Newest line that names a step; read only when something failed."""
 
     def feed(self, raw: str, number: int) -> None:
         """Take one line, without its line end."""
         self._summary.lines = number
         lowered = raw.lower()
+        if "step" in lowered or "iter" in lowered:
+            self._step_line = lowered
         if not self._busy and not _structural(lowered) and not self._reader.matcher.may_match(lowered):
             if self._failed_at is not None:
                 self._after_failure(raw, number)
@@ -182,13 +191,13 @@ class LogReader:
             return
         if (row := _TABLE.match(body)) is not None:
             self._row(row, line, number)
+        if self._failed_at is not None and _begins_again(body):
+            self._again(number)
         key = _shape(body)
         if key in self._silent:
             if self._failed_at is not None:
                 self._after_failure(body, number)
             return
-        if self._failed_at is not None and _begins_again(body):
-            self._again(number)
         reading = self._reader.glance(body)
         if not reading.pattern:
             if len(self._silent) < _REMEMBERED:
@@ -237,10 +246,15 @@ class LogReader:
             stream=stream,
             time_ns=time_ns,
             crash=crash,
+            step=self._step(),
             attempt=self._attempt,
         )
         self._alike.setdefault(key, seen)
         self._summary.seen.append(seen)
+
+    def _step(self) -> int | None:
+        found = _STEP.search(self._step_line[:1000])
+        return int(found["step"]) if found is not None else None
 
     def _row(self, row: "re.Match[str]", line: Prefixed, number: int) -> None:
         """A row of torchrun's table of failed workers."""

@@ -9,9 +9,10 @@ from firstfault.stack import Frame, frames_from_wire
 from firstfault_server.core import model
 from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.patterns import Hit, Matcher, PatternTable, strongest
+from firstfault_server.core.grouping.crash import Link
 from firstfault_server.core.grouping.fingerprint import fingerprint, short_type
 from firstfault_server.core.grouping.normalise import parameterised
-from firstfault_server.core.grouping.parse import Link, parse_text
+from firstfault_server.core.grouping.parse import parse_text
 
 _INNERMOST: Final = 12
 """Frames, innermost first, that patterns look at."""

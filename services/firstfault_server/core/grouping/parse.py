@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from firstfault.stack import Frame, frame
+from firstfault_server.core.grouping import shapes
+from firstfault_server.core.grouping.crash import Crash, Link
 from firstfault_server.core.grouping.normalise import without_ansi
 
 MOST_FRAMES: Final = 200
@@ -20,84 +22,6 @@ MOST_CONTINUATION: Final = 60
 LONGEST_MESSAGE: Final = 8192
 """Characters kept of a message."""
 
-HEADER: Final = "Traceback (most recent call last)"
-_FRAME: Final = re.compile(
-    r'\s{0,40}File "(?P<file>[^"\n]{1,1000})", ?line {1,20}(?P<line>\d{1,9})(?:,? in(?: (?P<function>.{0,300}))?)?\s*$'
-)
-_SPLIT_FRAME: Final = re.compile(r'\s{0,40}File "(?P<file>[^"\n]{1,1000})",?\s*$')
-_SPLIT_NAME: Final = re.compile(
-    r'\s{0,40}"(?P<file>[^"\n]{1,1000})",?(?: line {1,4}(?P<line>\d{1,9})(?:, in(?: (?P<function>.{0,300}))?)?)?\s*$'
-)
-_SPLIT_REST: Final = re.compile(r"\s{0,40}line {1,20}(?P<line>\d{1,9})(?:,? in(?: (?P<function>.{0,300}))?)?\s*$")
-_NOTEBOOK_FRAME: Final = re.compile(
-    r"(?P<file><ipython-input-[\w-]{1,60}>|<timed \w{1,20}>|[~/][^\s:()]{1,500}\.py|[A-Za-z]:\\[^:()]{1,500}\.py"
-    r"|/tmp/ipykernel_[^\s()]{1,200})"
-    r" in (?P<function>[\w<>.]{1,200})(?:\(.{0,2000}\))?\s*$"
-)
-_NOTEBOOK_FRAME_NEW: Final = re.compile(
-    r"File (?P<file>[^\s\"].{0,500}?):(?P<line>\d{1,9}), in (?P<function>[\w<>.]{1,200})(?:\(.{0,2000}\))?\s*$"
-)
-_CELL: Final = re.compile(r"(?:Cell )?In(?:put In)? ?\[\d{1,6}\](?:, line \d{1,9})?,?(?: in (?P<function>[\w<>.:]{1,200}))?.{0,200}$")
-_RICH_FRAME: Final = re.compile(
-    r"(?P<file>(?:[~/.]|[A-Za-z]:\\)\S{0,500}|\S{1,200}\.py):(?P<line>\d{1,9}) in (?P<function>[\w<>.]{1,200})\s*$"
-)
-_NUMBERED: Final = re.compile(r"\s{0,12}(?:-{2,6}> ?)?\d{1,7}(?:\s|$)|\s{0,8}❱")
-_MARKERS: Final = re.compile(r"[\s^~]{1,4000}$")
-_ELISION: Final = re.compile(r"\s{0,40}(?:\[Previous line repeated \d{1,9} more times?\]|\.\.\.<\d{1,9} lines>\.\.\.|\d{1,5} frames)\s*$")
-
-_NAME: Final = r"(?:[A-Za-z_]\w{0,120}\.){0,12}[A-Za-z_]\w{0,120}(?:\([\w.]{1,120}\))?"
-_TERMINAL: Final = re.compile(rf"(?P<type>{_NAME})(?::\s?(?P<message>.*)|\s*)$", re.DOTALL)
-_SUFFIX: Final = re.compile(
-    r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failure|Fault|Timeout|Expired|Died|Killed|Crashed|Empty|Full|Died|Closed|Mismatch|"
-    r"Unsupported|Group|Abort|Aborted|Invalid|Conflict|NotFound|Panic|Traceback)(?:\([\w.]{1,120}\))?$"
-)
-_BARE: Final = re.compile(
-    r"(?:E\s{1,8})?(?P<type>(?:[A-Za-z_]\w{0,120}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Died|Failure)(?:\([\w.]{1,120}\))?)"
-    r"(?::\s?(?P<message>.*)|\s*)$",
-    re.DOTALL,
-)
-_RAISE: Final = re.compile(r"\s{0,40}raise ")
-CAUSE: Final = "The above exception was the direct cause of the following exception"
-CONTEXT: Final = "During handling of the above exception, another exception occurred"
-_NOISE: Final = re.compile(
-    r"(?:\s{0,4}\d{1,3}%\||(?i:global[ _]?step|step|iter(?:ation)?|epoch|batch)s?[ :=\[#]{1,3}\d|"
-    r"Process finished|wandb: |terminate called|Exception ignored|"
-    r"ERROR[:\s]|WARNING[:\s]|INFO[:\s]|DEBUG[:\s]|"
-    r"\[[A-Z]{1,8}\]|\[\d{4}-|\d{4}-\d\d-\d\d|\*{3,}|={5,}|-{5,}|\$ |>>> |srun: |slurmstepd: |mpirun|frame #\d|Sending process|Primary job|"
-    r"Killing subprocess|[EWIF]\d{4} |\[[EWIF] ?\d{0,4} ?\w)"
-)
-_PROGRESS_BAR: Final = re.compile(r"\s{0,8}\d{1,3}%\|")
-_GROUP_EDGE: Final = re.compile(r"\s{0,40}(?:\| {0,4}|\+ (?=Exception Group Traceback)|\+-\+-{4,}|\+-{4,})")
-_BOX: Final = "│╭╰┃┏┗|"
-
-
-class Link(msgspec.Struct, kw_only=True):
-    """One exception of a chain."""
-
-    type: str
-    message: str = ""
-    frames: list[Frame] = []
-    relation: str = ""
-    """cause | context | group, to the exception it belongs to; empty for the last one."""
-
-
-class Crash(msgspec.Struct, kw_only=True):
-    """One exception as printed, with the chain that led to it."""
-
-    type: str
-    message: str = ""
-    frames: list[Frame] = []
-    chain: list[Link] = []
-    """Causes and contexts, nearest first."""
-    first_line: int = 0
-    """Number of the line it begins on, from 1."""
-    last_line: int = 0
-    """Number of the line that names it."""
-    ignored: bool = False
-    """Python said so: raised in a destructor or callback, nothing ended."""
-    bare: bool = False
-    """Only the line that names it was there."""
-
 
 class _Open(msgspec.Struct, kw_only=True):
     """A traceback being read."""
@@ -106,7 +30,7 @@ class _Open(msgspec.Struct, kw_only=True):
     indent: int = -1
     """Columns before the header; -1 unknown."""
     style: str = "python"
-    """python | notebook | rich | fatal"""
+    """python | notebook | rich | dump"""
     named: str = ""
     """Type that a notebook header names."""
     frames: list[Frame] = []
@@ -131,6 +55,8 @@ class CrashParser:
         """Complete, waiting for the exception that chains to it."""
         self._ignored = False
         self._took = False
+        self._fatal = ""
+        self._fatal_line = 0
         self._marked = False
         self._named_marked = False
 
@@ -148,16 +74,22 @@ class CrashParser:
         """Take one line without its prefix and line end; `marked`: a time or level stood in front of it."""
         self._marked = marked
         out: list[Crash] = []
-        text = _unboxed(line)
+        text = shapes.unboxed(line)
         self._took = True
-        if self._open is None and self._done is None and HEADER not in text and 'File "' not in text:
+        if self._open is None and self._done is None and shapes.HEADER not in text and 'File "' not in text and shapes.DUMP not in text:
             if not text or text.isspace():
                 self._took = False
                 return out
             self._idle(text, number, out)
             return out
-        if HEADER in text:
+        if shapes.HEADER in text:
             self._header(text, number, out)
+        elif shapes.DUMP in text:
+            self._give_up(out)
+            self._flush(out)
+            self._open = _Open(first_line=number, style="dump")
+        elif self._open is not None and self._open.style == "dump":
+            self._dump(text, number, out)
         elif self._open is not None:
             self._inside(text, number, out)
         elif self._done is not None:
@@ -179,7 +111,7 @@ class CrashParser:
     # ---- states -----------------------------------------------------------------------------------------------------
 
     def _header(self, text: str, number: int, out: list[Crash]) -> None:
-        at = text.index(HEADER)
+        at = text.index(shapes.HEADER)
         before = text[:at]
         named = before.strip()
         original = named.endswith("Original")
@@ -190,14 +122,14 @@ class CrashParser:
                 self._give_up(out)
             else:
                 return
-        nested = self._done is not None and (original or self._done.message.strip() == "" or _terminated(self._done.message))
+        nested = self._done is not None and (original or self._done.message.strip() == "" or shapes.terminated(self._done.message))
         if self._done is not None and not nested:
             self._flush(out, keep=bool(self._relation))
         style = "python"
         name = ""
         if "─" in text or "╭" in text:
             style = "rich"
-        elif re.fullmatch(_NAME, named) and text.rstrip().endswith(HEADER):
+        elif re.fullmatch(shapes.NAME, named) and text.rstrip().endswith(shapes.HEADER):
             style, name = "notebook", named
         self._open = _Open(
             first_line=number,
@@ -220,7 +152,7 @@ class CrashParser:
             return
         if self._frame(current, text, bare):
             return
-        if _MARKERS.match(text) or _ELISION.match(text) or (current.style != "python" and _NUMBERED.match(text)):
+        if shapes.MARKERS.match(text) or shapes.ELISION.match(text) or (current.style != "python" and shapes.NUMBERED.match(text)):
             return
         if bare.startswith(('"""', "'''")):
             return
@@ -233,16 +165,27 @@ class CrashParser:
             self._give_up(out)
             self._idle(text, number, out)
 
+    def _dump(self, text: str, number: int, out: list[Crash]) -> None:
+        """Inside a stack of faulthandler; the first one after its headline belongs to the thread that crashed."""
+        current = self._open
+        assert current is not None
+        bare = text.strip()
+        if self._frame(current, text, bare) or bare == "...":
+            return
+        self._give_up(out)
+        if bare:
+            self._idle(text, number, out)
+
     def _frame(self, current: _Open, text: str, bare: str) -> bool:
         found = None
         if 'File "' in text:
-            found = _FRAME.match(text) or _SPLIT_FRAME.match(text)
+            found = shapes.FRAME.match(text) or shapes.SPLIT_FRAME.match(text)
             if found is not None and "line" not in found.groupdict():
                 current.split_file = found["file"]
                 return True
         elif current.split_file == "?":
             current.split_file = ""
-            named = _SPLIT_NAME.match(text)
+            named = shapes.SPLIT_NAME.match(text)
             if named is not None and named["line"]:
                 self._add(current, named["file"], named["function"] or "<module>", named["line"])
             elif named is not None:
@@ -252,16 +195,16 @@ class CrashParser:
             current.split_file = "?"
             return True
         elif current.split_file:
-            rest = _SPLIT_REST.match(text)
+            rest = shapes.SPLIT_REST.match(text)
             if rest is not None:
                 self._add(current, current.split_file, rest["function"] or "<module>", rest["line"])
                 current.split_file = ""
                 return True
         elif current.style in ("notebook", "rich"):
-            found = _NOTEBOOK_FRAME.match(bare) or _NOTEBOOK_FRAME_NEW.match(bare)
+            found = shapes.NOTEBOOK_FRAME.match(bare) or shapes.NOTEBOOK_FRAME_NEW.match(bare)
             if found is None and current.style == "rich":
-                found = _RICH_FRAME.match(bare)
-            if found is None and (cell := _CELL.match(bare)) is not None:
+                found = shapes.RICH_FRAME.match(bare)
+            if found is None and (cell := shapes.CELL.match(bare)) is not None:
                 self._add(current, "<ipython-input-0>", cell["function"] or "<module>", "0")
                 return True
         if found is None:
@@ -280,14 +223,14 @@ class CrashParser:
 
     def _names(self, current: _Open, text: str, bare: str) -> bool:
         """Whether the line names the exception of the open traceback."""
-        found = _TERMINAL.match(bare)
+        found = shapes.TERMINAL.match(bare)
         if found is None:
             return False
         name = found["type"]
         if current.named:
             return name == current.named or (text[:1] not in (" ", "\t") and name.rsplit(".", 1)[-1] == current.named.rsplit(".", 1)[-1])
         indent = len(text) - len(text.lstrip())
-        known = _SUFFIX.search(name) is not None
+        known = shapes.SUFFIX.search(name) is not None
         if known and (found["message"] is not None or current.since_frame or indent == 0):
             return True
         if not current.frames:
@@ -297,14 +240,13 @@ class CrashParser:
         return 0 <= indent <= max(current.indent, 0) and last[:1].isupper() and found["message"] is not None and current.indent >= 0
 
     def _finish(self, current: _Open, bare: str, number: int) -> None:
-        found = _TERMINAL.match(bare)
+        found = shapes.TERMINAL.match(bare)
         assert found is not None
-        name, message = _once(found["type"], (found["message"] or "").strip())
-        frames = current.frames[::-1] if current.style == "fatal" else current.frames
+        name, message = shapes.once(found["type"], (found["message"] or "").strip())
         crash = Crash(
             type=name,
             message=message[:LONGEST_MESSAGE],
-            frames=frames,
+            frames=current.frames,
             first_line=current.first_line,
             last_line=number,
             ignored=current.ignored,
@@ -335,16 +277,16 @@ class CrashParser:
         if not bare or bare in ('"""', "'''"):
             self._blank = True
             return
-        if (CAUSE in text or CONTEXT in text) and not done.bare:
-            self._relation = "cause" if CAUSE in text else "context"
+        if (shapes.CAUSE in text or shapes.CONTEXT in text) and not done.bare:
+            self._relation = "cause" if shapes.CAUSE in text else "context"
             self._earlier, self._done = done, None
             return
-        if _FRAME.match(text) and done.type.startswith("ray.") and not self._blank:
+        if shapes.FRAME.match(text) and done.type.startswith("ray.") and not self._blank:
             self._open = _Open(first_line=number, original=True)
             self._frame(self._open, text, bare)
             return
         indented = text.startswith(("  ", "\t"))
-        new = _BARE.match(bare) if not indented else None
+        new = shapes.BARE.match(bare) if not indented else None
         if new is not None and _same(new, done):
             return
         if self._marked and not self._named_marked:
@@ -352,10 +294,10 @@ class CrashParser:
             self._flush(out)
             self._idle(text, number, out)
             return
-        noise = _PROGRESS_BAR.match(text) is not None or (not indented and _NOISE.match(bare) is not None)
+        noise = shapes.PROGRESS_BAR.match(text) is not None or (not indented and shapes.NOISE.match(bare) is not None)
         if self._blank or self._run_on >= MOST_CONTINUATION or new is not None or noise or (not indented and self._run_on >= 12):
             # What follows a blank line may still be the inner traceback of an empty message; wait for it.
-            if self._blank and (_terminated(done.message) or not done.message) and self._run_on < 4 and bare.startswith("-- Process"):
+            if self._blank and (shapes.terminated(done.message) or not done.message) and self._run_on < 4 and bare.startswith("-- Process"):
                 self._run_on += 1
                 return
             self._flush(out)
@@ -367,7 +309,7 @@ class CrashParser:
 
     def _idle(self, text: str, number: int, out: list[Crash]) -> None:
         self._took = False
-        if 'File "' in text and (_FRAME.match(text) or _SPLIT_FRAME.match(text)):
+        if 'File "' in text and (shapes.FRAME.match(text) or shapes.SPLIT_FRAME.match(text)):
             self._open = _Open(first_line=number)
             self._frame(self._open, text, text.strip())
             self._took = True
@@ -375,12 +317,15 @@ class CrashParser:
         if "Exception ignored in" in text or "Error in atexit" in text:
             self._ignored = True
             return
-        if CAUSE in text or CONTEXT in text:
+        if shapes.CAUSE in text or shapes.CONTEXT in text:
             return
         bare = text.strip()
-        found = _BARE.match(bare)
-        if found is not None and not _RAISE.match(text):
-            name, message = _once(found["type"], (found["message"] or "").strip())
+        if bare.startswith(shapes.FATAL + ": "):
+            self._fatal, self._fatal_line = bare[len(shapes.FATAL) + 2 :][:200], number
+            return
+        found = shapes.BARE.match(bare)
+        if found is not None and not shapes.RAISE.match(text):
+            name, message = shapes.once(found["type"], (found["message"] or "").strip())
             if name.endswith("RemoteTraceback"):
                 return
             if found["message"] is None and "." not in name and bare[:1].islower():
@@ -401,6 +346,15 @@ class CrashParser:
         current, self._open = self._open, None
         if current is None or not current.frames:
             return
+        if current.style == "dump":
+            if self._fatal:
+                self._flush(out)
+                frames = current.frames[::-1]
+                out.append(
+                    Crash(type=shapes.FATAL, message=self._fatal, frames=frames, first_line=self._fatal_line, last_line=self._fatal_line)
+                )
+                self._fatal = ""
+            return
         if current.original and self._done is not None:
             self._done.chain = [Link(type="", frames=current.frames, relation="cause"), *self._done.chain]
             return
@@ -417,34 +371,6 @@ class CrashParser:
                 ignored=current.ignored,
             )
         )
-
-
-def _unboxed(line: str) -> str:
-    """The line without the frames that rich and exception groups draw around it."""
-    if "│" in line or "╭" in line or "╰" in line or "┃" in line:
-        inner = line.strip().strip("│┃ ")
-        return inner if HEADER not in line else line
-    if line.lstrip()[:1] in ("|", "+"):
-        edge = _GROUP_EDGE.match(line)
-        if edge is not None:
-            rest = line[edge.end() :]
-            return rest if not rest.startswith("-") else ""
-    return line
-
-
-def _terminated(message: str) -> bool:
-    """Whether a message announces that an inner traceback follows."""
-    end = message.rstrip()[-200:].lower()
-    return end.endswith(("following error:", "traceback:", "failed with:", "exception:")) or ("caught " in end and " in " in end) or not end
-
-
-def _once(name: str, message: str) -> tuple[str, str]:
-    """Two ranks wrote `Type: text` without a line end between: keep one."""
-    head = f"{name}: "
-    at = message.find(name + ":")
-    if at > 0 and message[:at].rstrip() == message[at + len(head) :].rstrip():
-        return name, message[:at].rstrip()
-    return name, message
 
 
 def _same(found: "re.Match[str]", done: Crash) -> bool:

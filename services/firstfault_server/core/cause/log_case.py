@@ -1,0 +1,239 @@
+"""One attempt of a job as its logs show it: what is known of each rank, the verdict, and the text that stands for the failure."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from firstfault_server.core import model
+from firstfault_server.core.cause.advice import AdviceRow
+from firstfault_server.core.cause.codes import CodeTables
+from firstfault_server.core.cause.first_fault import decide
+from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
+from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
+from firstfault_server.core.grouping.groups import Told
+
+_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed"})
+NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
+_SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
+_GROUP: Final = re.compile(r"PG (?:ID|GUID) ?(?P<group>[\w:.-]{1,60})|process group (?:with )?(?P<named>[\w:.-]{1,60})")
+_MISSING: Final = re.compile(
+    r"(?i)(?:missing ranks?|ranks? (?:not responding|absent)|did not (?:join|respond)|stalled ranks?)"
+    r"[: \[]{1,4}(?P<ranks>\d[\d, ]{0,2000})"
+)
+
+
+class Tabled(msgspec.Struct, kw_only=True, frozen=True):
+    """The tables that judging needs."""
+
+    taxonomy: model.Taxonomy
+    codes: CodeTables
+    advice: Sequence[AdviceRow]
+    advice_marks: tuple[str, ...] = ()
+
+
+class Case:
+    """One attempt of the job."""
+
+    def __init__(self, logs: Sequence[LogSummary], attempt: int, tables: Tabled) -> None:
+        self.logs = logs
+        self.attempt = attempt
+        self.tables = tables
+        self.observed: dict[tuple[int | None, str], RankObservation] = {}
+        self.facts: list[NodeFact] = []
+        self.by_id: dict[str, tuple[LogSummary, Seen]] = {}
+        self._exceptions: dict[str, model.ExceptionInfo] = {}
+        self._pids: dict[str, str] = {}
+        self.telling = False
+        self.survived = True
+        self._gather()
+
+    def _gather(self) -> None:
+        ranks: set[int] = set()
+        # Where a launcher's table says which rank died of a signal, its other lines about it add nothing.
+        self._tabled = any(seen.reading.pattern == "exit-signal" and seen.attempt == self.attempt for log in self.logs for seen in log.seen)
+        for log in self.logs:
+            base = 0
+            for seen in log.seen:
+                if seen.attempt != self.attempt:
+                    continue
+                base = max(base, seen.time_ns or 0)
+                self._take(log, seen, base + seen.line * 1000)
+                if seen.order not in log.recovered:
+                    self.survived = False
+            ranks.update(log.ranks)
+            if log.rank is not None:
+                ranks.add(log.rank)
+        waits = [seen for seen in self.observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
+        if len(waits) >= 2 and ranks:
+            # Numbers run from 0: a hole among ranks that wait is a rank that said nothing.
+            ranks.update(range(max(ranks) + 1))
+        for rank in sorted(ranks):
+            if (rank, "") not in self.observed:
+                self.observed[(rank, "")] = RankObservation(rank=rank, process=f"rank {rank}")
+
+    def _take(self, log: LogSummary, seen: Seen, time_ns: int) -> None:
+        reading = seen.reading
+        if not reading.symptom:
+            return
+        self.telling = True
+        ident = f"{log.source}:{seen.line}"
+        while ident in self.by_id:
+            ident += "+"
+        self.by_id[ident] = (log, seen)
+        if seen.crash is not None:
+            self._exceptions[ident] = model.ExceptionInfo(type=seen.crash.type, message=seen.crash.message)
+        if reading.symptom == "unknown" and reading.weight == 0:
+            return
+        rank = seen.rank if seen.rank is not None else log.rank
+        if self._tabled and rank is None and reading.pattern in _DEATHS:
+            return
+        key = (rank, "" if rank is not None else log.source)
+        observed = self.observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}" if rank is not None else log.source))
+        observed.node = observed.node or seen.node
+        if reading.pattern == "exit-signal" and (pid := reading.facts.get("pid")):
+            self._pids[pid] = observed.process
+        kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS else "log"
+        # A stack without the line that names its exception may be anything, also one that was caught.
+        ignored = seen.crash is not None and (seen.crash.ignored or not seen.crash.type)
+        observed.faults.append(
+            Fault(
+                id=ident,
+                kind=kind,
+                symptom=reading.symptom,
+                role="unknown" if ignored else reading.role,
+                time_ns=time_ns,
+                received_ns=time_ns,
+                text=one_line(seen.text),
+                source=ident,
+                fatal=not ignored and (kind != "log" or reading.role == "initiating"),
+                weight=reading.weight,
+                fingerprint=reading.fingerprint.id if seen.crash is not None else "",
+                stack_hash=reading.fingerprint.stack_hash,
+                exception_type=seen.crash.type if seen.crash is not None else "",
+                pattern=reading.pattern,
+                missing=_missing(seen.text),
+                place=seen.order,
+                step=seen.step,
+            )
+        )
+        if kind != "log" and not ignored:
+            observed.ended, observed.end = True, "failed"
+        if reading.role == "teardown" and reading.symptom == "preempted":
+            observed.stop_ns = min(observed.stop_ns or time_ns, time_ns)
+        if reading.role == "waiting" and (number := _SEQUENCE.search(seen.text)) is not None:
+            group = _GROUP.search(seen.text)
+            observed.group = (group["group"] or group["named"]) if group is not None else "default"
+            observed.sequence, observed.entered = int(number["sequence"]), True
+        if reading.pattern in NODE_PATTERNS:
+            code = reading.facts.get("xid")
+            row = self.tables.codes.lookup("xid", code) if code else None
+            self.facts.append(
+                NodeFact(
+                    id=ident,
+                    node=seen.node,
+                    kind=NODE_PATTERNS[reading.pattern],
+                    symptom=reading.symptom,
+                    initiates=row.own_fault if row is not None else True,
+                    time_ns=time_ns,
+                    received_ns=time_ns,
+                    text=one_line(seen.text),
+                    code=int(code) if code else None,
+                )
+            )
+
+    def judged(self) -> tuple[Verdict, tuple[LogSummary, Seen] | None]:
+        """The verdict, and what stands for the failure."""
+        observations = list(self.observed.values()) or [RankObservation(rank=None, process="job")]
+        self._place_facts()
+        verdict = decide(observations, facts=self.facts, exceptions=self._exceptions)
+        verdict = self._without_clocks(verdict)
+        lead_id = verdict.fault.id if verdict.fault is not None else verdict.fact.id if verdict.fact is not None else ""
+        lead = self.by_id.get(lead_id) or self._any()
+        if verdict.symptom == "unknown" and lead is not None and lead[1].reading.symptom:
+            verdict.symptom = lead[1].reading.symptom
+        return verdict, lead
+
+    def _place_facts(self) -> None:
+        """Kernel facts belong to the process whose pid they name; among logs without times they count as of the death they explain."""
+        timed = all(log.timed for log in self.logs)
+        deaths = [fault.time_ns for seen in self.observed.values() for fault in seen.faults if fault.kind == "signal"]
+        for fact in self.facts:
+            pid = self.by_id[fact.id][1].reading.facts.get("pid", "")
+            fact.process = self._pids.get(pid, "")
+            if not timed and deaths:
+                fact.time_ns = fact.received_ns = min(deaths)
+
+    def _without_clocks(self, verdict: Verdict) -> Verdict:
+        """Files without times have no order among each other: two ranks with faults of their own stay candidates."""
+        timed = all(log.timed for log in self.logs)
+        if timed or len(self.logs) < 2 or verdict.rank is None or verdict.fact is not None:
+            return verdict
+        rivals = sorted(
+            seen.rank
+            for seen in self.observed.values()
+            if seen.rank is not None and any(fault.role == "initiating" and fault.fatal for fault in seen.faults)
+        )
+        if len(rivals) > 1:
+            first = verdict.rank
+            verdict.candidates = sorted(rivals, key=lambda rank: rank != first)
+            verdict.rank, verdict.scope = None, "group"
+            verdict.not_seen.append("times that compare between the files")
+        return verdict
+
+    def _any(self) -> tuple[LogSummary, Seen] | None:
+        """What stands for the case when no fault does: the most telling line."""
+        return min(
+            self.by_id.values(),
+            key=lambda item: (leading(item[1].reading.role), -item[1].reading.weight, item[1].crash is None, item[1].line),
+            default=None,
+        )
+
+
+def leading_seen(log: LogSummary, tables: Tabled) -> Seen | None:
+    """What stands for the failure to act on in one text; None when it holds none."""
+    found = _leading(log, tables)
+    return found[1] if found is not None else None
+
+
+def _leading(log: LogSummary, tables: Tabled) -> tuple[str, Seen] | None:
+    for attempt in sorted({seen.attempt for seen in log.seen}):
+        case = Case([log], attempt, tables)
+        if case.telling:
+            verdict, lead = case.judged()
+            if lead is not None:
+                return verdict.symptom, lead[1]
+    return None
+
+
+def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, Told, list[Told]]:
+    """Symptom and exception of the failure to act on in one text, and its other exceptions; the symptom is empty when it holds none."""
+    found = _leading(log, tables)
+    if found is None:
+        return "", Told(type=""), []
+    symptom, first = found
+    told = Told(type=first.reading.pattern, message=first.text)
+    others: list[Told] = []
+    for seen in log.seen:
+        if seen.crash is None:
+            continue
+        links = [Told(type=seen.crash.type, message=seen.crash.message, frames=seen.crash.frames)]
+        links += [Told(type=link.type, message=link.message, frames=link.frames) for link in seen.crash.chain]
+        if seen is first:
+            at = seen.reading.link if seen.reading.link < len(links) else 0
+            told = links.pop(at)
+            if not told.frames and at:
+                told.frames = seen.crash.frames
+        others += links
+    return symptom, told, others
+
+
+def one_line(text: str) -> str:
+    """The first lines of a text as one, at most 400 characters."""
+    return " ".join(text[:600].split())[:400]
+
+
+def _missing(text: str) -> list[int]:
+    found = _MISSING.search(text[:4000])
+    return [int(number) for number in re.findall(r"\d{1,6}", found["ranks"])][:10_000] if found is not None else []
