@@ -30,8 +30,8 @@ class Settings(BaseSettings):
     public_url: str = Field(default="", description="Address under which people reach the API; used in links. Default: the API's own.")
     allowed_hosts: list[str] = Field(default=[], description="Host names that requests may name besides the loopback ones.")
     allowed_origins: list[str] = Field(default=[], description="Origins of web pages that may call the API.")
-    log_level: LogLevel = "info"
-    log_format: LogFormat = "console"
+    log_level: LogLevel = Field(default="info", description="debug, info, warning or error.")
+    log_format: LogFormat = Field(default="console", description="console for people, json for collectors.")
     thresholds: dict[str, float] = Field(default={}, description="Overrides of detection thresholds by name.")
     retention_events_days: float = Field(default=14, gt=0, description="How long events are kept.")
     retention_rollups_days: float = Field(default=30, gt=0, description="How long metric rollups are kept.")

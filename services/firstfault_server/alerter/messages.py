@@ -112,10 +112,15 @@ def _kind(
         and incident.first_fault.status == "settled"
         and not resolved
         and not is_muted(triage, now_ns)
-        and incident.opened_at >= destination.created_ns
+        and _last_began(incident) >= destination.created_ns
         and selects(where, incident, triage, now_ns)
     )
     return "opened" if pages else None
+
+
+def _last_began(incident: model.Incident) -> int:
+    """When it happened last: a new destination hears of what recurs, not of what is over."""
+    return max(incident.opened_at, incident.first_fault.time or 0) if incident.recurrences else incident.opened_at
 
 
 def webhook_id(message: ports.Message) -> str:

@@ -19,6 +19,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
         401: "No valid key.",
         403: "The key lacks a scope, or host or origin are not allowed.",
         404: "No such thing for this tenant.",
+        413: "The request is too large.",
         412: "Somebody else changed it first.",
         503: "A store cannot answer now.",
     }.items()

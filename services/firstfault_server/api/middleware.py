@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firstfault_server.api.access import is_loopback
@@ -13,6 +14,8 @@ from firstfault_server.api.problems import problem_response
 from firstfault_server.api.services import Services
 from firstfault_server.telemetry import ApiMetrics
 
+MAX_BODY_BYTES = 1 << 20
+TOO_LARGE = f"a request may have {MAX_BODY_BYTES} bytes"
 _LOCAL_NAMES = frozenset({"localhost"})
 
 
@@ -32,6 +35,16 @@ class RequestEnvelope:
         request_id = uuid.uuid4().hex
         scope["firstfault.request_id"] = request_id
         started = time.perf_counter()
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_BODY_BYTES:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
         status = 500
         begun = False
 
@@ -50,8 +63,10 @@ class RequestEnvelope:
             refused = host_problem(Headers(scope=scope), scope.get("client"), services)
             if refused:
                 await problem_response(request_id, 403, refused, "origin")(scope, receive, stamped)
+            elif _stated_length(scope) > MAX_BODY_BYTES:
+                await problem_response(request_id, 413, TOO_LARGE)(scope, receive, stamped)
             else:
-                await self._app(scope, receive, stamped)
+                await self._app(scope, counted, stamped)
         except Exception as error:
             services.log.error("request failed", request_id=request_id, path=scope["path"], exc_info=error)
             if begun:
@@ -63,6 +78,11 @@ class RequestEnvelope:
             route = route_path(scope)
             metrics.requests.labels(scope["method"] if route else "", route, str(status)).inc()
             metrics.latency.labels(scope["method"] if route else "", route).observe(time.perf_counter() - started)
+
+
+def _stated_length(scope: Scope) -> int:
+    stated = Headers(scope=scope).get("content-length", "")
+    return int(stated) if stated.isdigit() and len(stated) < 20 else 0
 
 
 def route_path(scope: Scope) -> str:

@@ -18,6 +18,7 @@ from firstfault_server.alerter.delivery import Deliverer
 from firstfault_server.alerter.planning import AlertingCheckpoint, Planner
 from firstfault_server.alerter.sinks.addresses import RefusedAddress, check_url
 from firstfault_server.alerter.sinks.webhook import WebhookSink
+from firstfault_server.alerter.unmuting import EndOfMutes
 from firstfault_server.api.app import create_app
 from firstfault_server.api.changes import Changes
 from firstfault_server.api.services import Services
@@ -68,7 +69,7 @@ async def embedded_service(settings: Settings, log: FilteringBoundLogger) -> Asy
 
 async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExitStack) -> Running:
     wanted = {name: addresses.parse(text) for name, text in _addresses(settings).items()}
-    settings.data.mkdir(parents=True, exist_ok=True)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     clock = SystemClock()
     registry = telemetry.registry()
     stores = open_stores(settings.data / "firstfault.sqlite", clock)
@@ -169,6 +170,8 @@ def _alerting(
                 await delivering
 
     stack.push_async_callback(end)
+    mutes = EndOfMutes(stores.incidents, stores.access, clock, checkpoint.triage_changed, metrics, log)
+    _background(stack, mutes.run(), "mutes")
     return deliverer, checkpoint
 
 

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from firstfault_server import ports
 from firstfault_server.adapters import memory
+from firstfault_server.alerter.unmuting import EndOfMutes
 from firstfault_server.core import model
+from firstfault_server.telemetry import AlertMetrics
 from tests.contract.records import NOW_NS, SECOND_NS, FixedClock, audit
-from tests.unit.alerter.stand import ScriptedSink, Stand, provisional, settled
+from tests.unit.alerter.stand import LOG, ScriptedSink, Stand, provisional, settled
 
 
 @pytest.fixture
@@ -104,6 +107,36 @@ def test_a_later_destination_is_not_paged_for_old_incidents(stand: Stand) -> Non
     stand.stores.access.put_destination(late)
     stand.commit(settled(1))
     assert [message.destination for message in stand.messages()] == ["d-1"]
+
+
+def test_a_later_destination_is_paged_when_it_happens_again(stand: Stand) -> None:
+    stand.commit(settled(1))
+    late = ports.Destination(id="d-2", tenant="acme", name="late", url="https://example.com/", created_ns=NOW_NS + 60 * SECOND_NS)
+    stand.stores.access.put_destination(late)
+    again = settled(2, recurrences=1)
+    again.first_fault.time = NOW_NS + 90 * SECOND_NS
+    stand.commit(again)
+    assert [(message.destination, message.kind) for message in stand.messages()] == [
+        ("d-1", "opened"),
+        ("d-1", "corrected"),
+        ("d-2", "opened"),
+    ]
+
+
+def test_what_a_mute_held_back_is_told_when_it_ends(stand: Stand) -> None:
+    look = EndOfMutes(
+        stand.stores.incidents, stand.stores.access, stand.clock, stand.checkpoint.triage_changed, AlertMetrics(CollectorRegistry()), LOG
+    ).look
+    stand.stores.access.put_key(ports.AccessKey(id="k", tenant="acme", name="", secret_hash="", scopes=[], created_ns=0))
+    stand.commit(provisional(1))
+    _mark(stand, muted_until_ns=stand.clock.time_ns + 100 * SECOND_NS)
+    stand.commit(settled(2))
+    look()
+    assert _kinds(stand) == []
+    stand.clock.time_ns += 101 * SECOND_NS
+    for _ in range(2):
+        look()
+    assert _kinds(stand) == ["opened"]
 
 
 def test_every_destination_counts_for_itself(stand: Stand) -> None:

@@ -35,6 +35,15 @@ def test_every_error_is_a_problem(reader: TestClient, call: Callable[[TestClient
     assert document["request_id"] == response.headers["x-request-id"]
 
 
+@pytest.mark.parametrize("chunked", [True, False])
+def test_bodies_are_bounded(writer: TestClient, chunked: bool) -> None:
+    body = b'{"text": "' + b"x" * (2 << 20) + b'"}'
+    content: Any = iter([body[:100], body[100:]]) if chunked else body
+    response = writer.post("/v1/incidents/incident-acme/notes", content=content, headers={"content-type": "application/json"})
+    assert response.status_code == 413
+    assert response.json().keys() >= MEMBERS
+
+
 def test_a_failure_of_the_service_is_a_problem_too(stand: Stand, reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("internal detail")

@@ -1,0 +1,75 @@
+"""Mutes end by time, which no record announces: what was not told because of one is told then."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from structlog.typing import FilteringBoundLogger
+
+from firstfault_server import ports
+from firstfault_server.core import model
+from firstfault_server.core.access import DEFAULT_TENANT
+from firstfault_server.core.search import And, Expression, Not, Term
+from firstfault_server.telemetry import AlertMetrics
+
+EVERY_S: Final = 10.0
+OPEN_UNMUTED: Final[Expression] = And(
+    parts=(Term(key="is", value="page"), Not(part=Term(key="is", value="muted")), Not(part=Term(key="is", value="resolved")))
+)
+MAX_READ: Final = 2000
+"""Open incidents of one tenant that are looked at, newest first."""
+
+
+class EndOfMutes:
+    """Looks for mutes that have ended and hands their incidents to the planner, which adds no message twice."""
+
+    def __init__(
+        self,
+        incidents: ports.IncidentStore,
+        access: ports.AccessStore,
+        clock: ports.Clock,
+        changed: Callable[[model.Incident, model.Triage], None],
+        metrics: AlertMetrics,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._incidents = incidents
+        self._access = access
+        self._clock = clock
+        self._changed = changed
+        self._metrics = metrics
+        self._log = log
+        self._looked_ns = 0
+
+    async def run(self) -> None:
+        """Look now and then, for ever. Ends by cancellation."""
+        while True:
+            try:
+                await asyncio.to_thread(self.look)
+            except ports.StoreUnavailable as error:
+                self._metrics.errors.labels(type(error).__name__).inc()
+                self._log.error("ended mutes cannot be looked for", reason=str(error))
+            await asyncio.sleep(EVERY_S)
+
+    def look(self) -> None:
+        """Hand over every incident whose mute has ended since the last look; at the first look, all of them."""
+        now_ns = self._clock.now_ns()
+        for tenant in self._tenants():
+            for incident, triage in self._open(tenant, now_ns):
+                until_ns = triage.muted_until_ns
+                if until_ns is not None and self._looked_ns <= until_ns <= now_ns:
+                    self._changed(incident, triage)
+        self._looked_ns = now_ns
+
+    def _tenants(self) -> Iterable[str]:
+        return sorted({DEFAULT_TENANT, *(key.tenant for key in self._access.keys(None))})
+
+    def _open(self, tenant: str, now_ns: int) -> Iterator[tuple[model.Incident, model.Triage]]:
+        after: tuple[Any, ...] | None = None
+        read = 0
+        while read < MAX_READ:
+            page = self._incidents.incidents(ports.ListQuery(tenant=tenant, where=OPEN_UNMUTED, limit=200, after=after), now_ns)
+            yield from page.items
+            read += len(page.items)
+            if page.next_key is None:
+                return
+            after = tuple(page.next_key)
