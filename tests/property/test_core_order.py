@@ -3,6 +3,7 @@
 import os
 from functools import cache
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def arrivals(draw: st.DrawFn) -> Arrival:
     )
 
 
+@pytest.mark.timeout(60 + 5 * CASE_COUNT)
 @settings(max_examples=CASE_COUNT, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.sampled_from(CASES), arrival=arrivals())
 def test_any_arrival_gives_the_same_incidents(case: Case, arrival: Arrival) -> None:

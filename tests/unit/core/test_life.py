@@ -174,6 +174,33 @@ def test_a_failure_seen_twice_at_one_step_is_periodic(tables: Tables) -> None:
     assert (incident.time_pattern, incident.attempts, incident.first_fault.step) == ("periodic", [1, 2], 21)
 
 
+def test_a_failure_every_so_many_steps_is_periodic(tables: Tables) -> None:
+    script = Script(2)
+    for attempt in range(3):
+        faults._attempt_fails(script, 30.0 * attempt, 1 + 10 * attempt, "ValueError", "bad sample 17")
+        script.restart(30.0 * (attempt + 1))
+    incident = Driver(tables=tables).play([script], 95).only()
+    assert incident.time_pattern == "periodic"
+    assert any("every 10 steps" in one.text for one in incident.evidence)
+
+
+def test_a_rank_that_never_came_is_named_when_nobody_trains(tables: Tables) -> None:
+    script = Script(4)
+    script.beats(0, 700, ranks=(0, 1, 2))
+    outcome = Driver(tables=tables).play([script], 650)
+    incident = outcome.only()
+    assert (incident.first_fault.rank, incident.symptom, incident.page) == (3, "hang", True)
+    assert 600 <= left_at(outcome, incident, 1) < 605
+
+
+def test_a_rank_that_never_came_is_a_note_while_the_others_train(tables: Tables) -> None:
+    script = Script(4)
+    script.train(0, 650, ranks=(0, 1, 2), period=5.0)
+    outcome = Driver(tables=tables).play([script], 640)
+    assert outcome.revisions == []
+    assert outcome.runs["job"].notes == ["ranks never seen: 3"]
+
+
 def test_old_processes_silent_without_records_also_end_an_attempt(tables: Tables) -> None:
     script = Script(2)
     script.train(0, 40)

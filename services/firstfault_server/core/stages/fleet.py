@@ -96,6 +96,11 @@ class Fleet:
         group_of.sightings[incident.id] = Sighting(incident.run.id, node, incident.opened_at, incident.recurrences)
         self._bound(state, group_of)
         incident.history = self._history(group_of, incident, node, state.last_ns)
+        if incident.first_fault.status == "provisional":
+            # It may yet turn out to be another failure, of another family: it sees the group, the group does not see it.
+            del group_of.sightings[incident.id]
+            if not group_of.sightings:
+                del state.groups[fingerprint]
         return incident
 
     def _history(self, group: Group, incident: model.Incident, node: str, now_ns: int) -> model.History:

@@ -29,6 +29,7 @@ class Guest(msgspec.Struct, array_like=True):
     gpu_uuid: str
     received_ns: int
     ended: bool = False
+    first_ns: int = 0
 
 
 class NodeState(msgspec.Struct, omit_defaults=True):
@@ -110,8 +111,11 @@ class Node:
         key = f"{who.tenant}/{who.run}/{who.process}"
         known = state.guests.get(key)
         if known is None:
-            known = state.guests[key] = Guest(who.tenant, who.run, who.process, who.pid, who.gpu_uuid, record.received_ns)
+            known = state.guests[key] = Guest(
+                who.tenant, who.run, who.process, who.pid, who.gpu_uuid, record.received_ns, first_ns=record.received_ns
+            )
         known.received_ns = max(known.received_ns, record.received_ns)
+        known.first_ns = min(known.first_ns, record.received_ns)
         known.ended = known.ended or record.ended
         state.quiet_told = False
 
@@ -142,7 +146,7 @@ class Node:
         """Each fact once to each run whose process was here around that time; a pid narrows it to one process."""
         out: list[model.AnyRecord] = []
         for fact in sorted(state.facts.values(), key=lambda one: (one.received_ns, one.id)):
-            near = [one for one in state.guests.values() if not one.ended or one.received_ns >= fact.received_ns - self._join_ns]
+            near = [one for one in state.guests.values() if self._here(one, fact.received_ns)]
             victims = [one for one in near if fact.pid is not None and one.pid == fact.pid]
             users = [one for one in near if fact.gpu_uuid and one.gpu_uuid == fact.gpu_uuid]
             for tenant, run in sorted({(one.tenant, one.run) for one in victims or users or near}):
@@ -155,6 +159,10 @@ class Node:
                 state.told = [*state.told, mark][-4 * _FACTS :]
                 out.append(msgspec.structs.replace(fact, id=told, tenant=tenant, run=run, process=process))
         return out
+
+    def _here(self, guest: Guest, when_ns: int) -> bool:
+        """Whether a process was on the node around a time."""
+        return guest.first_ns <= when_ns + self._join_ns and (not guest.ended or guest.received_ns >= when_ns - self._join_ns)
 
     def _living(self, state: NodeState) -> list[Guest]:
         return [one for one in state.guests.values() if not one.ended]

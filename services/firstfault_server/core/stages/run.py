@@ -89,11 +89,12 @@ class Run:
         if state.dirty or state.unassigned or now_ns >= state.watch_ns:
             run_watch.look(state, now_ns, self._limits)
             assign(state, now_ns, self._limits)
-        open_now = any(one.life in ("suspected", "provisional", "settled") for one in state.episodes)
-        if state.dirty or open_now:
+        if state.dirty or now_ns >= run_episodes.next_due(state, self._limits):
             run_episodes.update(state, now_ns, self._limits, self._taxonomy)
             out += self._renderer.incidents(state, now_ns)
             state.dirty = False
+        elif run_episodes.passed(state, now_ns):
+            out += self._renderer.incidents(state, now_ns)
         due = run_status.due(state, self._limits)
         if due is not None and now_ns >= due:
             status = run_status.status_of(state, now_ns, self._limits)

@@ -19,7 +19,7 @@ def update(state: RunState, now_ns: int, limits: Thresholds, taxonomy: model.Tax
         for symptom in sorted({one.symptom for one in state.numbers.values()}):
             _numbers(state, attempt, symptom, now_ns, limits, taxonomy)
         _failure(state, attempt, now_ns, limits, taxonomy)
-    _passed(state, now_ns)
+    passed(state, now_ns)
     for episode in state.episodes:
         _show(state, episode, now_ns, limits)
     _bound(state, limits)
@@ -134,21 +134,24 @@ def _end(state: RunState, episode: Episode, now_ns: int) -> None:
         episode.why = "the processes were heard of again"
 
 
-def _passed(state: RunState, now_ns: int) -> None:
-    """A later attempt that gets beyond the failed step, or finishes, shows that the failure is over."""
+def passed(state: RunState, now_ns: int) -> bool:
+    """A later attempt that gets beyond the failed step, or finishes, shows that the failure is over; True when one did."""
     if state.attempt < 2:
-        return
+        return False
+    changed = False
     for episode in state.episodes:
         if episode.life not in OPEN or episode.attempt >= state.attempt:
             continue
         later = [m for m in state.members.values() if m.attempt > episode.attempt and m.role not in ("auxiliary", "node_agent")]
         steps = [member.step for member in later if member.step is not None]
-        passed = bool(steps) and (episode.fault_step is None or max(steps) > episode.fault_step)
+        beyond = bool(steps) and (episode.fault_step is None or max(steps) > episode.fault_step)
         finished = bool(later) and all(m.ended and _clean(m) for m in later if m.attempt == state.attempt)
-        if passed or finished:
-            what = "finished" if not passed else "made progress" if episode.fault_step is None else f"passed step {episode.fault_step}"
+        if beyond or finished:
+            what = "finished" if not beyond else "made progress" if episode.fault_step is None else f"passed step {episode.fault_step}"
             episode.life, episode.ended_ns = step(episode.life, "passed"), now_ns
             episode.why = f"attempt {state.attempt} {what}"
+            changed = True
+    return changed
 
 
 def _clean(member: Member) -> bool:
@@ -186,7 +189,7 @@ def _show(state: RunState, episode: Episode, now_ns: int, limits: Thresholds) ->
             episode.number = taken + 1
         return
     bare = verdict.fault is not None and verdict.fault.kind == "exit"
-    hasty = episode.life == "provisional" and (bare or not verdict.certain)
+    hasty = episode.life == "provisional" and (bare or not verdict.certain) and not episode.confirmed_ns
     if not hasty or now_ns >= episode.evidence_ns + nanoseconds(limits.settle_s):
         episode.number = twin or taken + 1
 

@@ -6,6 +6,7 @@ from firstfault import conventions as names
 from firstfault_server.core import model
 from firstfault_server.core.cause.exits import ending
 from firstfault_server.core.cause.observation import Fault, NodeFact
+from firstfault_server.core.incident import OPEN
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.run_state import Exit, Member, NumberFault, RunState, Text
 from firstfault_server.core.stages.worker_events import SEVERITY_FATAL, TAIL_LINE, integer
@@ -52,6 +53,7 @@ def take_summary(state: RunState, record: model.Summary) -> Member:
     member = member_of(state, record.identity, record.time_ns, record.received_ns)
     if member.silent or (member.stalled and record.progress_ns > member.progress_ns):
         state.dirty = True
+    before = (member.step, member.group, member.sequence, member.collective, member.phase)
     newer = (record.received_ns, record.time_ns, record.step or -1) >= (member.received_ns, member.time_ns, member.step or -1)
     member.heartbeat_ns = max(member.heartbeat_ns, record.heartbeat_ns)
     if record.step is not None and (member.step is None or record.step > member.step):
@@ -65,6 +67,11 @@ def take_summary(state: RunState, record: model.Summary) -> Member:
         member.pause_p99_s, member.skew_ns = record.pause_p99_s, record.skew_ns
         member.group, member.sequence, member.collective = record.collective_group, record.collective_seq, record.collective_state
         member.checkpoint = record.checkpoint_step
+    if before != (member.step, member.group, member.sequence, member.collective, member.phase):
+        # Where the ranks stand is evidence while a failure of theirs is open.
+        state.dirty = state.dirty or any(
+            one.kind == "failure" and one.attempt == member.attempt and one.life in OPEN for one in state.episodes
+        )
     if record.longest_pause_s is not None:
         member.longest_pause_s = max(member.longest_pause_s or 0.0, record.longest_pause_s)
     return member
@@ -236,4 +243,6 @@ def on_hole(state: RunState, hole_ns: int, now_ns: int, limits: Thresholds) -> N
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_LINE]
+    """Training logs are written by anybody: one line, bounded, without control characters."""
+    line = " ".join(text.split())[:_LINE]
+    return line if line.isprintable() else "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)

@@ -1,6 +1,7 @@
 """Incidents as people and stores see them, made from episodes; a revision only when something other than the clock changed."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -75,9 +76,10 @@ class Renderer:
         first = state.members.get(verdict.process)
         resolved = episode.life not in OPEN
         suspected = verdict.symptom == "hang" and not episode.confirmed_ns
-        steps = sorted({one.fault_step for one in standing if one.fault_step is not None})
-        periodic = len(standing) > 1 and len(steps) == 1 and episode.fault_step is not None
+        pattern_text = _periodic(standing)
         evidence = self._evidence(state, episode, verdict, members)
+        if pattern_text:
+            evidence.insert(1, _pattern_row(state, number, pattern_text))
         pattern = verdict.fault.pattern if verdict.fault is not None else ""
         domains = [added] if (added := _domains(state, verdict)) else []
         attempts = sorted({one.attempt for one in standing} | set(issue.last.attempts if issue is not None else []))
@@ -95,7 +97,7 @@ class Renderer:
             family=row.family,
             layer=row.layer,
             seen=row.seen,
-            time_pattern="periodic" if periodic else row.time,
+            time_pattern="periodic" if pattern_text else row.time,
             cause=cause_of(verdict.symptom, domains, self._taxonomy),
             first_fault=self._first_fault(episode, verdict, first),
             ranks=[model.RankRole(rank=one.rank, role=one.role, why=one.why) for one in verdict.roles],
@@ -202,6 +204,26 @@ def _stall_row(state: RunState, members: Sequence[Member], verdict: Verdict) -> 
         time=since,
         source="train.step",
         role="initiating",
+    )
+
+
+def _periodic(episodes: Sequence[Episode]) -> str:
+    """Words for a failure that returns at the same step, or every so many steps, over attempts; empty when it does not."""
+    steps = [(one.attempt, one.fault_step) for one in episodes if one.fault_step is not None]
+    if len(steps) < 2:
+        return ""
+    gaps = {after[1] - before[1] for before, after in pairwise(steps)}
+    attempts = ", ".join(str(attempt) for attempt, _ in steps[-5:])
+    if gaps == {0}:
+        return f"failed at step {steps[-1][1]} in attempts {attempts}"
+    if len(steps) > 2 and len(gaps) == 1:
+        return f"failed every {gaps.pop()} steps in attempts {attempts}, last at step {steps[-1][1]}"
+    return ""
+
+
+def _pattern_row(state: RunState, number: int, text: str) -> model.Evidence:
+    return model.Evidence(
+        id=digest("pattern", state.tenant, state.run, number), kind="metric", text=text, source="attempts", role="unknown"
     )
 
 

@@ -170,3 +170,5 @@ class RunState(msgspec.Struct, omit_defaults=True):
     moved: bool = False
     """Something changed since the last status."""
     gone: bool = False
+    absent_told: int = 0
+    """Attempt whose missing ranks were looked for after the init budget."""

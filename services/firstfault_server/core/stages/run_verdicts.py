@@ -174,10 +174,14 @@ def judge(state: RunState, attempt: int, now_ns: int, limits: Thresholds, hung: 
         return Judged()
     facts = _facts(state, members)
     loud = any(_loud(member) for member in members)
-    stalled = _stalled(members, hung)
+    idle = all(member.step is None and not member.ended for member in members) and bool(never_seen(state, attempt, now_ns, limits))
+    stalled = idle or _stalled(members, hung)
     if not loud and not stalled and not any(fact.initiates and _strikes(fact, members) for fact in facts):
         return Judged()
     seen = observations(state, attempt, now_ns, limits, hung)
+    if idle:
+        for one in seen:
+            one.stalled = not one.never_seen
     verdict = decide(seen, facts=facts, exceptions={key: text.exception for key, text in state.texts.items()}, thresholds=limits)
     judged = Judged(verdict=verdict, accounted=_accounted(state, members, seen, now_ns, limits))
     times = [fault.received_ns for one in seen for fault in one.faults if fault.fatal or fault.role == "waiting"]
@@ -190,6 +194,8 @@ def judge(state: RunState, attempt: int, now_ns: int, limits: Thresholds, hung: 
         confirmed = onset + nanoseconds(confirm_s(members, limits))
         if waiting:
             judged.confirmed_ns = max(min(waiting), onset)
+        elif idle:
+            judged.confirmed_ns = min(member.first_ns for member in members) + nanoseconds(limits.init_budget_s)
         elif hung or now_ns >= confirmed:
             judged.confirmed_ns = confirmed
         if judged.confirmed_ns:

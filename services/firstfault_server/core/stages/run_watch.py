@@ -73,6 +73,13 @@ def look(state: RunState, now_ns: int, limits: Thresholds) -> None:
             member.stalled, changed = stalled, True
         if not stalled:
             after = min(after, late + 1)
+    if state.world_size is not None and state.absent_told != state.attempt and state.attempt:
+        began = min((m.first_ns for m in state.members.values() if m.attempt == state.attempt), default=now_ns)
+        due = began + nanoseconds(limits.init_budget_s) + pardoned(state, began)
+        if now_ns >= due:
+            state.absent_told, changed = state.attempt, True
+        else:
+            after = min(after, due)
     state.watch_ns = after
     if changed:
         state.dirty = state.moved = True
