@@ -1,17 +1,22 @@
 """Decides in which processes under `firstfault run` the SDK switches itself on, and does it when a framework is imported.
 
 Loaded by `autostart/sitecustomize.py` in every Python process below the command, also by interpreters that lack this package: it
-imports nothing of it before it is needed. On is the top process of a rank: one that imports a training framework, is no
+imports next to nothing before it is needed. On is the top process of a rank: one that imports a training framework, is no
 launcher, and has no watched ancestor of the same rank. Data workers, compile workers and other children stay quiet; so do
 processes that `multiprocessing` starts, unless they carry a rank of their own.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+
+TYPE_CHECKING = False  # `typing` and `importlib.abc` take longer to import than everything else here.
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 AUTOSTART = "FIRSTFAULT_AUTOSTART"
 """Set by `firstfault run`."""
@@ -91,28 +96,31 @@ def program_of(command: Sequence[str]) -> str:
     return ""
 
 
-class FrameworkWatch(MetaPathFinder):
-    """Sits in front of `sys.meta_path` until a framework is imported, then switches the SDK on or gets out of the way."""
+class FrameworkWatch:
+    """A finder in front of `sys.meta_path`: has the SDK switched on behind the first framework that is really loaded.
+
+    To look for a framework (`importlib.util.find_spec`) is not to load it, so the watch stays until one is.
+    """
 
     def __init__(self) -> None:
         self._started_as = (os.getpid(), rank_of(os.environ))
+        self._asking = False
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Let the other finders find a framework, and run `start` after it is loaded."""
-        if fullname not in FRAMEWORKS:
+        """Let the other finders find a framework; its loader gets company."""
+        if fullname not in FRAMEWORKS or self._asking:
             return None
-        self.remove()
         if not is_top_of_rank(os.environ, sys.orig_argv, os.getpid(), self._started_as):
+            self.remove()
             return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _ThenStart(spec.loader)
-                return spec
-        # Not installed after all; the next framework may be.
-        self.install()
-        return None
+        self._asking = True
+        try:
+            spec = next((spec for finder in list(sys.meta_path) if (spec := finder.find_spec(fullname, path, target))), None)
+        finally:
+            self._asking = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ThenStart(spec.loader, self)  # type: ignore[assignment]  # a loader by its methods
+        return spec
 
     def install(self) -> None:
         """Watch imports."""
@@ -124,11 +132,15 @@ class FrameworkWatch(MetaPathFinder):
             sys.meta_path.remove(self)
 
 
-class _ThenStart(Loader):
+class _ThenStart:
     """Loads a module with its own loader, which is put back where programs look for it, and starts the SDK behind it."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, watch: FrameworkWatch) -> None:
         self._loader = loader
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -138,6 +150,7 @@ class _ThenStart(Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
+        self._watch.remove()
         start()
 
 

@@ -2,6 +2,7 @@
 
 Signals reach CMD once and the exit status is CMD's own (`_foreground`). CMD's Python processes find `autostart/` first on their
 path; its `sitecustomize` switches the SDK on where a training framework is imported in the top process of a rank (`_activation`).
+Interpreters started with -I, -E or -S look at neither; there, and where `multiprocessing` starts the ranks, call `init()`.
 """
 
 import argparse

@@ -139,6 +139,28 @@ def test_a_missing_framework_is_missing_as_ever_and_the_next_one_counts(jobs: Jo
     assert _watched(receiver) == {(int(pid), None)}
 
 
+def test_looking_for_a_framework_is_not_loading_it(jobs: Jobs, receiver: Receiver, program: Path) -> None:
+    script = """
+    import importlib.util, os
+    spec = importlib.util.find_spec("torch")
+    print(spec.loader.get_filename() == spec.origin)
+    import torch
+    print(os.getpid())
+    """
+    status, out = _run(jobs, program, script)
+    assert status == 0
+    delegated, pid = out.split()
+    assert delegated == "True"
+    receiver.wait("train.exit")
+    assert _watched(receiver) == {(int(pid), None)}
+
+
+def test_a_framework_that_fails_to_load_fails_as_ever(jobs: Jobs, receiver: Receiver, program: Path) -> None:
+    (program / "torch" / "__init__.py").write_text("raise ImportError('libcuda is missing')")
+    assert _run(jobs, program, "try:\n    import torch\nexcept ImportError as error:\n    print(error)") == (0, "libcuda is missing\n")
+    assert receiver.of("train.heartbeat") == receiver.of("train.exit") == []
+
+
 def test_an_exception_of_the_program_is_reported_once_and_stderr_is_unchanged(jobs: Jobs, receiver: Receiver, program: Path) -> None:
     status, _ = _run(jobs, program, "import torch\nraise ValueError('loss is nan')\n")
     assert status == 1

@@ -84,13 +84,14 @@ def test_sigterm_at_the_announced_end_is_a_time_limit(jobs: Jobs, receiver: Rece
     assert receiver.wait("train.exit")[0].attributes["train.exit.state"] == "time_limit"
 
 
-def test_a_signal_to_the_whole_group_leaves_the_sidecar_to_report(jobs: Jobs, receiver: Receiver) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_the_whole_group_leaves_the_sidecar_to_report(jobs: Jobs, receiver: Receiver, number: signal.Signals) -> None:
     job = jobs.start("time.sleep(60)")
     (sidecar,) = sidecars_of(job.pid)
     os.kill(sidecar, signal.SIGTERM)
     os.kill(sidecar, signal.SIGHUP)
-    os.killpg(job.pid, signal.SIGTERM)
-    assert receiver.wait("train.exit")[0].attributes["train.exit.signal"] == signal.SIGTERM
+    os.killpg(job.pid, number)
+    assert receiver.wait("train.exit")[0].attributes["train.exit.signal"] == number
     jobs.wait_for_sidecars()
 
 
