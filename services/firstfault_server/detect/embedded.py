@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.protocol import Stage
 from firstfault_server.detect.keyed import KeyedStages, Output, dead_letter, tenant_of
+from firstfault_server.detect.rollup_writer import HOST, MOST_ROWS, RollupWriter
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.ports import AggregateStore, Checkpoint, Commit, ContextStore, Log, LogEntry, StoreUnavailable
 from firstfault_server.wire.identity import Identities
@@ -27,7 +29,10 @@ TRIM_S: Final = 60.0
 DRAIN_S: Final = 4.0
 """At a stop, what arrived last is worked off for this long; the rest is read after the next start."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
-CLOCK_KEY: Final = ("host", "clock")
+CLOCK_KEY: Final = (HOST, "clock")
+PATIENCE_S: Final = 0.1
+"""How long a commit waits for its rollups before it keeps them itself; an urgent one does not wait."""
+LAST_PATIENCE_S: Final = 2.0
 
 _logger = logging.getLogger(__name__)
 RecordT = TypeVar("RecordT")
@@ -51,10 +56,12 @@ class EmbeddedHost:
         metrics: DetectMetrics,
         trim: Callable[[str], None] | None = None,
         commit_s: float = COMMIT_S,
+        patience_s: float = PATIENCE_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`trim` is called now and then with the committed position, to shorten the log (default: `log.prune`)."""
-        self._log, self._checkpoint, self._aggregates, self._context = log, checkpoint, aggregates, context
+        self._log, self._checkpoint, self._context = log, checkpoint, context
+        self._rollups, self._patience_s = RollupWriter(aggregates.write_rollups, metrics.retries.inc), patience_s
         self._metrics, self._monotonic, self._commit_s = metrics, monotonic, commit_s
         self._trim = trim or log.prune
         self._stage_names = list(stages)
@@ -81,24 +88,25 @@ class EmbeddedHost:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-            return not self._thread.is_alive()
-        return True
+        self._rollups.stop()
+        return not self._thread.is_alive()
 
     def restore(self) -> None:
         """Load snapshots and position of the last commit."""
         self._position = self._committed = self._checkpoint.position()
         snapshots = list(self._checkpoint.snapshots())
         clock = next((data for stage, key, data in snapshots if (stage, key) == CLOCK_KEY), b"0")
-        self._stages.restore((s for s in snapshots if (s[0], s[1]) != CLOCK_KEY), int(clock))
+        self._stages.restore((s for s in snapshots if s[0] != HOST), int(clock))
+        self._rollups.restore((key, data) for stage, key, data in snapshots if stage == HOST)
         self._restored = True
         self._problem = None
 
     @property
     def problem(self) -> str | None:
-        """Why detection does not go on, None when it does."""
+        """Why detection stands still or its numbers are not stored, None when all is well."""
         if self._problem is None and self._thread.ident is not None and not self._thread.is_alive() and not self._stopping.is_set():
             return "detection has ended unexpectedly"
-        return self._problem
+        return self._problem or self._rollups.problem
 
     @property
     def reached_ns(self) -> int:
@@ -197,10 +205,13 @@ class EmbeddedHost:
         out = self._stages.take_output()
         snapshots = self._stages.take_snapshots()
         snapshots[CLOCK_KEY] = str(self._stages.now_ns).encode()
+        patience_s = LAST_PATIENCE_S if self._stopping.is_set() else 0.0 if self._stages.urgent else self._patience_s
         self._stages.urgent = False
         commit = Commit(position=self._position, snapshots=snapshots, incidents=out.incidents, runs=list(out.runs.values()))
         try:
-            self._write("rollups", self._aggregates.write_rollups, out.rollups, out)
+            self._persist(self._room_for_rollups)
+            snapshots |= self._rollups.settle(out.rollups, self._position, patience_s)
+            self._bury_rollups(out)
             self._write("events", self._context.write_events, out.events, out)
             self._write("dead letters", self._context.write_dead_letters, out.dead_letters, None)
             self._persist(lambda: self._commit_all(commit))
@@ -215,6 +226,20 @@ class EmbeddedHost:
             self._last_trim = self._last_commit
             self._shorten_log(self._committed)
 
+    def _room_for_rollups(self) -> None:
+        if self._rollups.waiting_rows > MOST_ROWS:
+            raise StoreUnavailable(self._rollups.problem or "numbers come faster than they can be stored")
+
+    def _bury_rollups(self, out: Output) -> None:
+        while self._rollups.unusable:
+            row, error = self._rollups.unusable.pop()
+            out.dead_letters.append(self._unstorable("rollups", row, error))
+
+    def _unstorable(self, kind: str, record: Any, error: Exception) -> model.DeadLetter:
+        data = repr(record).encode("utf-8", "backslashreplace")
+        reason = f"cannot be stored: {type(error).__name__}: {error}"
+        return dead_letter(tenant_of(record), self._stages.now_ns, reason, "", data, kind)
+
     def _write(self, kind: str, write: Callable[[Sequence[RecordT]], None], records: list[RecordT], letters: Output | None) -> None:
         """Write records; one that the store chokes on becomes a dead letter, and the others are written."""
         if not records:
@@ -228,10 +253,7 @@ class EmbeddedHost:
             if len(records) == 1:
                 _logger.error("one of the %s cannot be stored", kind, exc_info=error)
                 if letters is not None:
-                    record: Any = records[0]
-                    data = repr(record).encode("utf-8", "backslashreplace")
-                    reason = f"cannot be stored: {type(error).__name__}: {error}"
-                    letters.dead_letters.append(dead_letter(tenant_of(record), self._stages.now_ns, reason, "", data, kind))
+                    letters.dead_letters.append(self._unstorable(kind, records[0], error))
                 return
         half = len(records) // 2
         self._write(kind, write, records[:half], letters)

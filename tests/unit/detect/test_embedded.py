@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ class Stores:
         self.commits = 0
         self.down = threading.Event()
         self.refused = threading.Event()
+        self.numbers_down = threading.Event()
+        self.numbers_refused = threading.Event()
 
     def _check(self) -> None:
         if self.down.is_set():
@@ -37,7 +40,9 @@ class Stores:
             raise StoreUnavailable("the store is down")
 
     def write_rollups(self, rollups: Sequence[model.Rollup]) -> None:
-        self._check()
+        if self.numbers_down.is_set():
+            self.numbers_refused.set()
+            raise StoreUnavailable("the engine is down")
         self.rollups.update({(r.process, r.metric, r.position): r for r in rollups})
 
     def write_events(self, events: Sequence[model.Event]) -> None:
@@ -67,7 +72,7 @@ class Stores:
         return [(stage, key, data) for (stage, key), data in self.kept.items()]
 
 
-def host(log: FileLog, stores: Stores, monotonic: Any = None) -> EmbeddedHost:
+def host(log: FileLog, stores: Stores, monotonic: Any = None, patience_s: float = 30.0) -> EmbeddedHost:
     untyped: Any = stores
     return EmbeddedHost(
         stages={"worker": ToyWorker(), "run": ToyRun(), "fleet": ToyFleet()},
@@ -76,6 +81,7 @@ def host(log: FileLog, stores: Stores, monotonic: Any = None) -> EmbeddedHost:
         aggregates=untyped,
         context=untyped,
         metrics=DetectMetrics(CollectorRegistry()),
+        patience_s=patience_s,
         **({"monotonic": monotonic} if monotonic else {}),
     )
 
@@ -188,6 +194,37 @@ def test_a_store_that_is_down_is_waited_for_and_said(tmp_path: Path) -> None:
     said.append(running.problem)
     assert said == ["the store is down", None]
     assert (len(stores.incidents), len(stores.rollups), len(stores.events)) == (1, 1, 1)
+    log.close()
+
+
+def test_incidents_do_not_wait_for_the_numbers_which_are_not_lost(tmp_path: Path) -> None:
+    log, stores = FileLog(tmp_path), Stores()
+    stores.numbers_down.set()
+    running = host(log, stores, patience_s=0.0)
+    running.restore()
+    put(log, numbers(NOW), error(NOW + 1, "boom"))
+    running.step()
+    running.commit()
+    assert len(stores.incidents) == 1
+    assert stores.at == log.read(None, 1 << 20)[-1][0]
+    deadline = time.monotonic() + 10
+    while running.problem != "the engine is down":
+        assert time.monotonic() < deadline
+        stores.numbers_refused.wait(0.01)
+    assert stores.rollups == {}
+    running.stop()
+
+    # Killed and started again, still down, then up: the rows come from the commit, not from the log.
+    again = host(log, stores)
+    again.restore()
+    stores.numbers_down.clear()
+    put(log, numbers(NOW + S))
+    again.step()
+    again.commit()
+    assert [r.count for r in stores.rollups.values()] == [2, 2]
+    assert not any(key.startswith("rollups") for _, key in stores.kept)
+    assert again.problem is None
+    again.stop()
     log.close()
 
 
