@@ -5,12 +5,14 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from firstfault_server.core import model
+from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.log_incidents import incidents_of
 from firstfault_server.core.cause.log_reader import LogReader, LogSummary
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.documents import incident_document
 from firstfault_server.core.grouping.prefix import labelled
 from firstfault_server.offline.files import Unreadable, lines_of, rank_of_name
+from firstfault_server.offline.flight import read_dump
 from firstfault_server.tables import Tables
 
 SCHEMA: Final = "firstfault.explain/1"
@@ -31,13 +33,18 @@ def explain(paths: Sequence[str], tables: Tables) -> tuple[list[model.Incident],
     """Incidents of the job whose logs are given, and what could not be read, one message a file."""
     reader = tables.text_reader()
     logs: list[LogSummary] = []
+    dumps: list[FlightDump] = []
     errors: list[str] = []
     for path in paths:
         try:
-            logs.append(read_log(path, reader))
+            dump = read_dump(path)
+            if dump is not None:
+                dumps.append(dump)
+            else:
+                logs.append(read_log(path, reader))
         except Unreadable as error:
             errors.append(str(error))
-    return incidents_of(logs, tables.judging), errors
+    return incidents_of(logs, tables.judging, dumps), errors
 
 
 def document(incidents: Sequence[model.Incident]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow
 from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.first_fault import decide
+from firstfault_server.core.cause.flight_recorder import FlightDump, Standing, stuck_group
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.grouping.groups import Told
@@ -24,6 +25,9 @@ _MISSING: Final = re.compile(
 )
 
 
+MOST_DUMPS_SHOWN: Final = 8
+
+
 class Tabled(msgspec.Struct, kw_only=True, frozen=True):
     """The tables that judging needs."""
 
@@ -36,10 +40,11 @@ class Tabled(msgspec.Struct, kw_only=True, frozen=True):
 class Case:
     """One attempt of the job."""
 
-    def __init__(self, logs: Sequence[LogSummary], attempt: int, tables: Tabled) -> None:
+    def __init__(self, logs: Sequence[LogSummary], attempt: int, tables: Tabled, dumps: Sequence[FlightDump] = ()) -> None:
         self.logs = logs
         self.attempt = attempt
         self.tables = tables
+        self.dumps = dumps
         self.observed: dict[tuple[int | None, str], RankObservation] = {}
         self.facts: list[NodeFact] = []
         self.by_id: dict[str, tuple[LogSummary, Seen]] = {}
@@ -65,6 +70,7 @@ class Case:
             ranks.update(log.ranks)
             if log.rank is not None:
                 ranks.add(log.rank)
+        self._take_dumps(ranks)
         waits = [seen for seen in self.observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
         if len(waits) >= 2 and ranks:
             # Numbers run from 0: a hole among ranks that wait is a rank that said nothing.
@@ -72,6 +78,50 @@ class Case:
         for rank in sorted(ranks):
             if (rank, "") not in self.observed:
                 self.observed[(rank, "")] = RankObservation(rank=rank, process=f"rank {rank}")
+
+    def _take_dumps(self, ranks: set[int]) -> None:
+        """Collective state of the ranks whose Flight Recorder spoke; ranks of the groups whose dump is missing said nothing."""
+        group = stuck_group(self.dumps)
+        for dump in self.dumps:
+            ranks.update(dump.ranks)
+            if dump.rank is None:
+                continue
+            ranks.add(dump.rank)
+            key = (dump.rank, "")
+            observed = self.observed.setdefault(key, RankObservation(rank=dump.rank, process=f"rank {dump.rank}"))
+            for standing in dump.standings:
+                if standing.group != group:
+                    continue
+                observed.group, observed.sequence, observed.entered = standing.group, standing.sequence, standing.entered
+                if standing.entered:
+                    self.telling, self.survived = True, False
+                    observed.faults.append(Fault(id=dump.source, kind="log", symptom="hang", role="waiting", text=told_standing(standing)))
+
+    def dump_evidence(self, verdict: Verdict) -> list[model.Evidence]:
+        """One piece of evidence for each dump that shows a rank in the group that stands still."""
+        group = stuck_group(self.dumps)
+        roles = {role.rank: role.role for role in verdict.roles}
+        return [
+            model.Evidence(
+                id=dump.source,
+                kind="log",
+                text=told_standing(standing),
+                rank=dump.rank,
+                source=dump.source,
+                role=roles.get(dump.rank, "unknown"),
+            )
+            for dump in self.dumps
+            for standing in dump.standings
+            if standing.group == group
+        ][:MOST_DUMPS_SHOWN]
+
+    def missing_dumps(self) -> list[str]:
+        """Ranks of the process groups that wrote no dump, as a line for people: a missing dump is evidence too."""
+        if not self.dumps:
+            return []
+        absent = sorted({rank for dump in self.dumps for rank in dump.ranks} - {dump.rank for dump in self.dumps})
+        shown = ", ".join(str(rank) for rank in absent[:16]) + (" …" if len(absent) > 16 else "")
+        return [f"Flight Recorder dump of rank {shown}"] if absent else []
 
     def _take(self, log: LogSummary, seen: Seen, time_ns: int) -> None:
         reading = seen.reading
@@ -189,6 +239,13 @@ class Case:
             key=lambda item: (leading(item[1].reading.role), -item[1].reading.weight, item[1].crash is None, item[1].line),
             default=None,
         )
+
+
+def told_standing(standing: Standing) -> str:
+    """Where a rank stands, in words."""
+    state = "entered and did not complete" if standing.entered else "completed"
+    where = f" at {standing.place}" if standing.place else ""
+    return f"{state} collective {standing.sequence} {standing.operation} of group {standing.group}{where}"
 
 
 def leading_seen(log: LogSummary, tables: Tabled) -> Seen | None:

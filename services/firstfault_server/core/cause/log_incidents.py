@@ -10,6 +10,7 @@ from typing import Final, Literal
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import advice_for
 from firstfault_server.core.cause.domains import cause_of
+from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, one_line
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Verdict
@@ -21,12 +22,15 @@ from firstfault_server.core.grouping.normalise import without_advice
 MOST_EVIDENCE: Final = 24
 
 
-def incidents_of(logs: Sequence[LogSummary], tables: Tabled) -> list[model.Incident]:
-    """Incidents of one job, the one to act on first in front; [] when the logs hold no failure."""
-    attempts = sorted({seen.attempt for log in logs for seen in log.seen})
+def incidents_of(logs: Sequence[LogSummary], tables: Tabled, dumps: Sequence[FlightDump] = ()) -> list[model.Incident]:
+    """Incidents of one job, the one to act on first in front; [] when the logs hold no failure.
+
+    Flight Recorder dumps are written when a job hangs, which ends its last attempt.
+    """
+    attempts = sorted({seen.attempt for log in logs for seen in log.seen}) or [0]
     found: list[tuple[bool, int, model.Incident]] = []
     for attempt in attempts:
-        case = Case(logs, attempt, tables)
+        case = Case(logs, attempt, tables, dumps if attempt == attempts[-1] else ())
         if not case.telling:
             continue
         incident = _Builder(case).incident()
@@ -113,7 +117,7 @@ class _Builder:
             opened_at=opened,
             updated_at=opened,
         )
-        if self._case.survived:
+        if self._case.survived and any(log.recovered for log in self._case.logs):
             line = min(log.recovered[s.order] for log in self._case.logs for s in log.seen if s.attempt == self._case.attempt)
             incident.state, incident.resolved_at = "resolved", opened
             incident.resolved_why = f"training went on at line {line}"
@@ -127,6 +131,7 @@ class _Builder:
         )
         chosen: Iterable[tuple[LogSummary, Seen]] = [*([lead] if lead is not None else []), *(item for _, item in rest)]
         evidence = []
+        evidence += self._case.dump_evidence(verdict)
         for log, seen in list(chosen)[:MOST_EVIDENCE]:
             rank = seen.rank if seen.rank is not None else log.rank
             role: model.Role = "initiating" if lead is not None and seen is lead[1] and verdict.certain else seen.reading.role
@@ -169,7 +174,7 @@ class _Builder:
         return facts
 
     def _not_seen(self) -> list[str]:
-        absent = []
+        absent = self._case.missing_dumps()
         if not any(log.kernel for log in self._case.logs):
             absent.append("kernel log")
         if not any(log.ranks or log.rank is not None for log in self._case.logs):
