@@ -25,11 +25,11 @@ STOP_WITHIN_S = 15.0
 
 
 def until(wanted: Callable[[], T | None], within_s: float, what: str, explain: Callable[[], str] = str) -> T:
-    """The first answer that is neither None nor False; fails with `what` and an explanation after `within_s`."""
+    """The first answer that is true; fails with `what` and an explanation after `within_s`."""
     deadline = time.monotonic() + within_s
     while True:
         answer = wanted()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {within_s:g} s\n{explain()}")
@@ -74,12 +74,13 @@ class Service:
 
     def __init__(self, process: subprocess.Popen[str], api: str, otlp_http: str, errors: Path, pages: Pages) -> None:
         self.process = process
+        self.api_url = f"http://{api}"
         self.endpoint = f"http://{otlp_http}"
         self.errors = errors
         self.pages = pages
         self.counted: dict[str, int] = {}
         """Incidents a run has had when its test ended; none may come after."""
-        self._client = httpx.Client(base_url=f"http://{api}", timeout=10)
+        self._client = httpx.Client(base_url=self.api_url, timeout=10)
 
     def get(self, path: str, **parameters: str) -> Document:
         """A document of the API; fails on any other status than 200."""
