@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firstfault_server.adapters import memory, sqlite
+from firstfault_server.adapters.sqlite.events import SqliteContextStore
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.search import And, Expression, Not, Operator, Or, Term, Text
 from firstfault_server.core.search_fields import Fields
@@ -33,6 +34,7 @@ WORDS = [
     "\ud800",
     "\uffff",
 ]
+HOUR_NS = 3600 * model.SECOND_NS
 OPERATORS: list[Operator] = ["=", ">", ">=", "<", "<="]
 SMALL = st.sampled_from(["a", "b", "c"])
 text = st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=6).map(" ".join)
@@ -171,6 +173,56 @@ def test_on_events(pair: Pair, written: list[model.Event], asked: list[Expressio
         query = ListQuery(tenant=tenant, where=where)
         assert one.events(query) == other.events(query)
         assert one.fingerprints(query) == other.fingerprints(query)
+
+
+class Write(msgspec.Struct):
+    """Write events: (number, hours from now of event time, of arrival, fingerprint)."""
+
+    events: list[tuple[int, int, int, str]]
+
+
+class Prune(msgspec.Struct):
+    """Drop what arrived earlier, hours from now."""
+
+    hours: int
+
+
+hours = st.integers(-60, 60)
+histories = st.lists(
+    st.builds(Write, events=st.lists(st.tuples(st.integers(0, 25), hours, hours, SMALL), min_size=1, max_size=8))
+    | st.builds(Prune, hours=hours),
+    max_size=12,
+)
+
+
+@settings(relaxed, max_examples=40)
+@given(history=histories, limit=st.integers(1, 5))
+def test_on_histories(pair: Pair, history: list[Write | Prune], limit: int) -> None:
+    """Segments that fill up, change with the day, and are pruned in part or whole hold the same as one plain list."""
+    tenant, clock = pair.tenant(), FixedClock()
+    one = SqliteContextStore(pair.both[0].database, segment_bytes=600)
+    one.prune(1 << 62)
+    other = memory.open_stores(clock).context
+    for action in history:
+        if isinstance(action, Prune):
+            assert one.prune(NOW_NS + action.hours * HOUR_NS) == other.prune(NOW_NS + action.hours * HOUR_NS)
+            continue
+        written = [
+            event(number, tenant=tenant, time_ns=NOW_NS + time * HOUR_NS, received_ns=NOW_NS + received * HOUR_NS, fingerprint=fingerprint)
+            for number, time, received, fingerprint in action.events
+        ]
+        one.write_events(written)
+        other.write_events(written)
+    query = ListQuery(tenant=tenant, limit=limit, where=Text(value="number"))
+    while True:
+        page = one.events(query)
+        assert page == other.events(query)
+        if page.next_key is None:
+            break
+        query = msgspec.structs.replace(query, after=tuple(page.next_key))
+    whole = ListQuery(tenant=tenant, since_ns=NOW_NS - 20 * HOUR_NS, until_ns=NOW_NS + 20 * HOUR_NS)
+    assert one.events(whole) == other.events(whole)
+    assert one.fingerprints(whole) == other.fingerprints(whole)
 
 
 @relaxed

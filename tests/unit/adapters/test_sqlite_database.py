@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,44 @@ def test_a_file_that_cannot_be_used_is_refused_and_left_alone(path: Path, make: 
         connection = sqlite3.connect(path)
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
         connection.close()
+
+
+def test_its_files_are_the_owners_alone(path: Path) -> None:
+    stores = open_stores(path, FixedClock())
+    stores.checkpoint.commit(Commit(position="1"))
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert len(modes) == 3
+    stores.close()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"nowhere/firstfault\.sqlite: cannot be made"):
+        open_stores(tmp_path / "nowhere" / "firstfault.sqlite", FixedClock())
+
+
+def test_readers_beside_a_writer_see_whole_commits(path: Path) -> None:
+    stores = open_stores(path, FixedClock())
+    done = threading.Event()
+
+    def read() -> int:
+        seen = 0
+        while not done.is_set():
+            with stores.database.read() as reader:
+                (position,) = reader.execute("SELECT coalesce(max(position), '0') FROM position").fetchone()
+                (revision,) = reader.execute("SELECT coalesce(max(revision), 0) FROM incident").fetchone()
+            assert int(position) == revision
+            assert revision >= seen
+            seen = revision
+        return seen
+
+    with ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(read) for _ in range(6)]
+        for number in range(1, 101):
+            stores.checkpoint.commit(Commit(position=str(number), incidents=[incident(1, revision=number)]))
+        done.set()
+        assert all(reader.result(30) <= 100 for reader in readers)
+    stores.close()
 
 
 def test_opening_again_finds_everything(path: Path) -> None:

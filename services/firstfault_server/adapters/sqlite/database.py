@@ -16,6 +16,7 @@ BUSY_TIMEOUT_MS: Final = 10_000
 _CACHED_STATEMENTS: Final = 512
 _JOURNAL_LIMIT_BYTES: Final = 64 << 20
 _IDLE_READERS: Final = 8
+_WRITER_CACHE_KB: Final = 16_384
 
 
 class Database:
@@ -30,6 +31,11 @@ class Database:
         self._lock = threading.RLock()
         self._readers: list[sqlite3.Connection] = []
         self._closed = False
+        try:
+            # The owner's alone, since destinations have secrets; the files beside it get the same mode.
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"{path}: cannot be made: {error.strerror}") from error
         try:
             self._writer = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, cached_statements=_CACHED_STATEMENTS, timeout=BUSY_TIMEOUT_MS / 1000
@@ -53,6 +59,7 @@ class Database:
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute(f"PRAGMA journal_size_limit={_JOURNAL_LIMIT_BYTES}")
         writer.execute("PRAGMA synchronous=FULL")
+        writer.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KB}")
         # Debian builds overwrite what is deleted with zeros, which makes pruning as slow as writing.
         writer.execute("PRAGMA secure_delete=OFF")
         if max_bytes is not None:
