@@ -36,18 +36,23 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def _inflate(body: bytes, window: int, limit: int) -> bytes:
-    inflater = zlib.decompressobj(window)
-    try:
-        plain = inflater.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise Garbled(f"the body is not valid gzip: {error}") from error
-    if len(plain) > limit:
-        raise TooLarge
-    if not inflater.eof:
-        raise Garbled("the gzip body ends early")
-    if inflater.unused_data:
-        raise Garbled("something follows the end of the gzip body")
-    return plain
+    pieces, size, rest = [], 0, body
+    while True:
+        inflater = zlib.decompressobj(window)
+        try:
+            piece = inflater.decompress(rest, limit + 1 - size)
+        except zlib.error as error:
+            raise Garbled(f"the body is not valid gzip: {error}") from error
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise TooLarge
+        if not inflater.eof:
+            raise Garbled("the gzip body ends early")
+        # A gzip body may have several members.
+        rest = inflater.unused_data
+        if not rest:
+            return b"".join(pieces)
 
 
 def _zstd(body: bytes, limit: int) -> bytes:

@@ -63,7 +63,13 @@ def test_node_records_without_the_scope_are_refused_in_partial_success(tmp_path:
 
 @pytest.mark.parametrize(
     ("encoding", "packed"),
-    [("gzip", gzip.compress(BODY)), ("zstd", zstandard.compress(BODY)), ("identity", BODY), ("GZIP", gzip.compress(BODY))],
+    [
+        ("gzip", gzip.compress(BODY)),
+        ("gzip", gzip.compress(BODY[:9]) + gzip.compress(BODY[9:])),
+        ("zstd", zstandard.compress(BODY)),
+        ("identity", BODY),
+        ("GZIP", gzip.compress(BODY)),
+    ],
 )
 def test_compressed_bodies(tmp_path: Path, encoding: str, packed: bytes) -> None:
     with stand(tmp_path) as (made, client):
@@ -79,6 +85,9 @@ def test_compressed_bodies(tmp_path: Path, encoding: str, packed: bytes) -> None
         ({**PROTOBUF, "content-encoding": "br"}, b"x", 415, "encoding"),
         ({**PROTOBUF, "content-encoding": "gzip"}, b"x", 400, "gzip"),
         ({**PROTOBUF, "content-encoding": "gzip"}, gzip.compress(BODY)[:-9], 400, "gzip"),
+        ({**PROTOBUF, "content-encoding": "gzip"}, gzip.compress(BODY) + b"x", 400, "gzip"),
+        ({**PROTOBUF, "content-encoding": "gzip"}, b"", 400, "gzip"),
+        ({**PROTOBUF, "content-encoding": "gzip"}, gzip.compress(b"x" * 2000) * 2, 413, "smaller batches"),
         ({**PROTOBUF, "content-encoding": "zstd"}, b"x", 400, "zstd"),
         ({**PROTOBUF, "content-encoding": "zstd"}, zstandard.compress(BODY)[:-3], 400, "zstd"),
         (PROTOBUF, b"\xff", 400, "protobuf"),

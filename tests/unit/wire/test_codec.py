@@ -1,6 +1,9 @@
 """Records as protobuf: nothing lost on the way, messages and model never drift apart."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -107,3 +110,9 @@ def test_unknown_fields_are_passed_over() -> None:
 def test_what_is_no_such_record_says_so(data: bytes) -> None:
     with pytest.raises(Unreadable, match="not a Incident"):
         decode(model.Incident, data)
+
+
+def test_the_generated_code_is_up_to_date() -> None:
+    script = Path(__file__).parents[3] / "proto" / "compile.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
