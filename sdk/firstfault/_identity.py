@@ -1,12 +1,13 @@
 """Says who this process is: run, rank, node, from what launchers and schedulers put into the environment.
 
 `identify` is pure; `ProcessFacts.here` reads the machine. Which variable means what follows the launchers' own documents:
-torchrun (RANK, TORCHELASTIC_*), Slurm (SLURM_*), Open MPI, MPICH and PMIx, Kubernetes Indexed Jobs, JobSet, Kubeflow.
+torchrun (RANK, TORCHELASTIC_*), Slurm (SLURM_*), Open MPI, MPICH and PMIx, Kubernetes Indexed Jobs, JobSet, Kubeflow (RANK; TF_CONFIG).
 
 Last resort for the run id: `firstfault run` puts an id of its own into FALLBACK_RUN_ID; it counts only when nothing else does.
 """
 
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -79,14 +80,15 @@ def identify(environ: Mapping[str, str], facts: ProcessFacts, given: Given) -> d
     cluster = _first(environ, _CLUSTER) or str(found.get(c.CLUSTER, ""))
     job_id = _job_id(environ, found)
     run_id, source = _run_id(environ, facts, given, cluster, job_id)
+    tensorflow = _tensorflow_rank(environ)
     ranked = given.role != "auxiliary"
     known: dict[str, AttributeValue | None] = {
         c.RUN_ID: run_id,
         c.RUN_ID_SOURCE: source,
         c.RUN_NAME: given.run_name or environ.get(RUN_NAME) or environ.get("SLURM_JOB_NAME"),
-        c.RANK: _number(environ, _RANK) if ranked else None,
+        c.RANK: _number(environ, _RANK, tensorflow[0]) if ranked else None,
         c.LOCAL_RANK: _number(environ, _LOCAL_RANK) if ranked else None,
-        c.WORLD_SIZE: _number(environ, _WORLD_SIZE),
+        c.WORLD_SIZE: _number(environ, _WORLD_SIZE, tensorflow[1]),
         c.ROLE: given.role,
         c.STAGE: environ.get("FIRSTFAULT_STAGE"),
         c.LAUNCHER: _launcher(environ),
@@ -167,13 +169,25 @@ def _first(environ: Mapping[str, str], names: Iterable[str]) -> str:
     return next((value for name in names if (value := environ.get(name, "").strip())), "")
 
 
-def _number(environ: Mapping[str, str], names: Iterable[str]) -> int | None:
+def _tensorflow_rank(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Rank and world size from TF_CONFIG, which Kubeflow's TFJob sets: chief first, then workers; others do not train."""
+    try:
+        config = json.loads(environ["TF_CONFIG"])
+        cluster, kind, index = config["cluster"], config["task"]["type"], int(config["task"]["index"])
+        sizes = {name: len(cluster[name]) for name in ("chief", "master", "worker") if name in cluster}
+    except (KeyError, TypeError, ValueError):
+        return None, None
+    before = list(sizes)[: list(sizes).index(kind)] if kind in sizes else None
+    return (None if before is None else sum(sizes[name] for name in before) + index), sum(sizes.values())
+
+
+def _number(environ: Mapping[str, str], names: Iterable[str], default: int | None = None) -> int | None:
     """The first variable that holds a non-negative integer."""
     for name in names:
         text = environ.get(name, "").strip()
         if text.isascii() and text.isdigit() and len(text) < 10:
             return int(text)
-    return None
+    return default
 
 
 def _user() -> str:

@@ -1,6 +1,7 @@
 """When reporting begins and ends in this process: `init`, hooks, forks, the last seconds. One object per interpreter."""
 
 import importlib
+import multiprocessing.process
 import os
 import sys
 import threading
@@ -10,7 +11,7 @@ from typing import Any
 
 from firstfault import _capture
 from firstfault import conventions as c
-from firstfault._activation import mark_watched
+from firstfault._activation import mark_watched, rank_of
 from firstfault._client import Client, Settings, is_disabled
 from firstfault._guard import LOSSES, guarded
 from firstfault._identity import FALLBACK_RUN_ID, Given, ProcessFacts
@@ -35,6 +36,8 @@ class Lifecycle:
         """What `firstfault.log` calls; replaced as the client comes and goes."""
         self._inherited: Client | None = None
         """In a forked child: the parent's client, kept but never used to send."""
+        self._deferred: Callable[[], None] | None = None
+        """In a spawned child: what `init` was called with while the main module was imported again."""
         self._status = exits.ExitStatus()
         self._removers: list[Callable[[], None]] = []
         self._interrupted = False
@@ -56,7 +59,14 @@ class Lifecycle:
         """Start reporting, unless it is on or disabled."""
         if self.client is not None or is_disabled(os.environ):
             return
-        given = Given(run_id=run_id, run_name=run_name, attributes=dict(attributes or {}))
+        if _main_is_imported_again():
+            # A data worker started by `spawn` gets here through the top of the user's script, and has nothing to say yet.
+            self._deferred = lambda: self.init(run_id, run_name, endpoint, api_key, attributes, sidecar)
+            self.log = self._first_log_in_child
+            return
+        role = "auxiliary" if self._deferred is not None and not rank_of(os.environ) else "trainer"
+        self._deferred = None
+        given = Given(run_id=run_id, run_name=run_name, role=role, attributes=dict(attributes or {}))
         settings = Settings.read(os.environ, given, endpoint, api_key, sidecar)
         try:
             client = Client(settings, os.environ, ProcessFacts.here())
@@ -91,6 +101,8 @@ class Lifecycle:
         """The client; in a forked child that has something to say, one of its own."""
         if self.client is None and self._inherited is not None:
             self._report_from_child(self._inherited)
+        elif self.client is None and self._deferred is not None:
+            self._deferred()
         return self.client
 
     # ---- forks ----
@@ -263,6 +275,11 @@ class Lifecycle:
             remove()
         self._removers = []
         self.client, self.log = None, _log_nothing
+
+
+def _main_is_imported_again() -> bool:
+    """Whether this is a child of `multiprocessing` that is still being prepared."""
+    return bool(getattr(multiprocessing.process.current_process(), "_inheriting", False))
 
 
 def _still_handled(error: BaseException) -> bool:

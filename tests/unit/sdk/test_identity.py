@@ -79,6 +79,15 @@ def test_without_any_source_each_process_has_a_run_of_its_own() -> None:
         ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}, 1, 1, 2, "mpi"),
         ({"JOB_COMPLETION_INDEX": "6", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, 6, None, None, "kubernetes"),
         ({"RANK": "x", "LOCAL_RANK": "-1", "WORLD_SIZE": "2.0"}, None, None, None, "none"),
+        (
+            {"TF_CONFIG": '{"cluster": {"chief": ["a"], "worker": ["b", "c"], "ps": ["d"]}, "task": {"type": "worker", "index": 1}}'},
+            2,
+            None,
+            3,
+            "none",
+        ),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["b"], "ps": ["d"]}, "task": {"type": "ps", "index": 0}}'}, None, None, 1, "none"),
+        ({"TF_CONFIG": '{"cluster": [], "task": 3}'}, None, None, None, "none"),
         ({"RANK": "²"}, None, None, None, "none"),
     ],
 )

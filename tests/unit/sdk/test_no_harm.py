@@ -1,13 +1,14 @@
 """The job's own result must not change, whatever the service does (real processes)."""
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.unit.sdk.jobs import environment, run
+from tests.unit.sdk.jobs import Outcome, environment, run
 from tests.unit.sdk.receiver import black_hole, nobody, receiver
 
 pytestmark = pytest.mark.integration
@@ -51,6 +52,18 @@ EXITS = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all jobs: tracebacks show the script's path."""
+    return tmp_path_factory.mktemp("jobs")
+
+
+@pytest.fixture(scope="module")
+def bare(folder: Path) -> Callable[[str], Outcome]:
+    """How a job ends with the SDK switched off."""
+    return functools.cache(lambda source: run(source, environment(None), folder))
+
+
 @contextlib.contextmanager
 def _receiver_endpoint(mode: str) -> Iterator[str]:
     with receiver(mode) as box:
@@ -64,24 +77,25 @@ def _service(kind: str) -> AbstractContextManager[str]:
 
 
 @pytest.mark.parametrize("service", ["ok", "absent", "black_hole", "silent", "drip", "500", "503", "garbage", "redirect"])
-def test_crash_is_the_same_with_any_service(service: str, tmp_path: Path) -> None:
-    bare = run(CRASH, environment(None), tmp_path)
+def test_crash_is_the_same_with_any_service(service: str, folder: Path, bare: Callable[[str], Outcome]) -> None:
     with _service(service) as endpoint:
-        watched = run(CRASH, environment(endpoint), tmp_path)
+        _assert_same(bare(CRASH), run(CRASH, environment(endpoint), folder))
+
+
+def _assert_same(bare: Outcome, watched: Outcome) -> None:
     assert (watched.code, watched.stdout, watched.stderr) == (bare.code, bare.stdout, bare.stderr)
     assert watched.seconds - bare.seconds < EXIT_DELAY_S + SLACK_S
 
 
-@pytest.mark.parametrize("service", ["ok", "black_hole"])
-@pytest.mark.parametrize("kind", [kind for kind in EXITS if kind != "crash"])
-def test_each_way_out_is_the_same(kind: str, service: str, tmp_path: Path) -> None:
+WAYS = [(kind, "ok") for kind in EXITS if kind != "crash"] + [(kind, "black_hole") for kind in ("interrupt", "sys_exit", "child")]
+
+
+@pytest.mark.parametrize(("kind", "service"), WAYS)
+def test_each_way_out_is_the_same(kind: str, service: str, folder: Path, bare: Callable[[str], Outcome]) -> None:
     source, code = EXITS[kind]
-    bare = run(source, environment(None), tmp_path)
+    assert bare(source).code == code
     with _service(service) as endpoint:
-        watched = run(source, environment(endpoint), tmp_path)
-    assert bare.code == code
-    assert (watched.code, watched.stdout, watched.stderr) == (bare.code, bare.stdout, bare.stderr)
-    assert watched.seconds - bare.seconds < EXIT_DELAY_S + SLACK_S
+        _assert_same(bare(source), run(source, environment(endpoint), folder))
 
 
 WAIT_AT_EXIT = """

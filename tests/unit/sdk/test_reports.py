@@ -181,6 +181,31 @@ for child in children: child.join()
     assert {one["train.role"] for one in resources} == {"trainer"}
 
 
+def test_a_spawned_worker_stays_quiet_until_it_speaks(tmp_path: Path) -> None:
+    source = """
+import firstfault, multiprocessing as mp, os, sys
+firstfault.init()
+def work(number):
+    if number == 1:
+        firstfault.log({"loss": 1.0}, step=1)
+    if number == 2:
+        os.environ.update(RANK="2", WORLD_SIZE="3")
+        firstfault.event("ready")
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    children = [context.Process(target=work, args=(n,)) for n in range(3)]
+    for child in children: child.start()
+    for child in children: child.join()
+    print([child.exitcode for child in children])
+"""
+    box, outcome = _watched(source, tmp_path)
+    assert outcome.stdout == "[0, 0, 0]\n"
+    speakers = {one.resource["service.instance.id"]: one.resource for one in box.records()}
+    found = sorted((one["train.role"], str(one.get("train.rank"))) for one in speakers.values())
+    assert found == [("auxiliary", "None"), ("trainer", "2"), ("trainer", "None")]
+    assert len({one["train.run.id"] for one in speakers.values()}) == 1
+
+
 @pytest.mark.parametrize("prior", ["print('prior', kind.__name__)", "print('prior', kind.__name__); raise OSError('of the hook')"])
 def test_the_hook_before_ours_is_called_once_with_the_same_arguments(prior: str, tmp_path: Path) -> None:
     source = f"""
