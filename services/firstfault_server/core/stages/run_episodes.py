@@ -6,8 +6,8 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.observation import Verdict
 from firstfault_server.core.incident import OPEN, step
 from firstfault_server.core.stages.ids import digest
-from firstfault_server.core.stages.run_state import Episode, EpisodeKind, Member, RunState
-from firstfault_server.core.stages.run_verdicts import Judged, confirm_due, judge, judge_numbers, members_of
+from firstfault_server.core.stages.run_state import Episode, EpisodeKind, RunState
+from firstfault_server.core.stages.run_verdicts import Judged, confirm_due, judge, judge_numbers, members_of, state_of
 from firstfault_server.core.thresholds import Thresholds, nanoseconds
 
 _NEVER: Final = 1 << 61
@@ -145,19 +145,13 @@ def passed(state: RunState, now_ns: int) -> bool:
         later = [m for m in state.members.values() if m.attempt > episode.attempt and m.role not in ("auxiliary", "node_agent")]
         steps = [member.step for member in later if member.step is not None]
         beyond = bool(steps) and (episode.fault_step is None or max(steps) > episode.fault_step)
-        finished = bool(later) and all(m.ended and _clean(m) for m in later if m.attempt == state.attempt)
+        finished = bool(later) and all(m.ended and state_of(m)[0] == "finished" for m in later if m.attempt == state.attempt)
         if beyond or finished:
             what = "finished" if not beyond else "made progress" if episode.fault_step is None else f"passed step {episode.fault_step}"
             episode.life, episode.ended_ns = step(episode.life, "passed"), now_ns
             episode.why = f"attempt {state.attempt} {what}"
             changed = True
     return changed
-
-
-def _clean(member: Member) -> bool:
-    from firstfault_server.core.stages.run_verdicts import state_of
-
-    return state_of(member)[0] == "finished"
 
 
 def _show(state: RunState, episode: Episode, now_ns: int, limits: Thresholds) -> None:

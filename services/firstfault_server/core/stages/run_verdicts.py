@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from firstfault_server.core.cause.exits import ending
+from firstfault_server.core.cause.exits import Ending, ending
 from firstfault_server.core.cause.first_fault import decide
 from firstfault_server.core.cause.numbers import NumberSeen, first_number
 from firstfault_server.core.cause.observation import Fault, NodeFact, RankObservation, Verdict
@@ -160,10 +160,7 @@ def state_of(member: Member) -> tuple[str, str]:
     )
 
 
-def _exit_order(end: object, record: Exit) -> tuple[int, int, int, str]:
-    from firstfault_server.core.cause.exits import Ending
-
-    assert isinstance(end, Ending)
+def _exit_order(end: Ending, record: Exit) -> tuple[bool, int, int, str]:
     return (not end.known, _ORDERED.index(end.kind), -1 if end.signal is not None else 0, record.id)
 
 

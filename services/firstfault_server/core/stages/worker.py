@@ -6,7 +6,7 @@ from typing import Final
 from firstfault import conventions as names
 from firstfault_server.core import model
 from firstfault_server.core.detect import detectors
-from firstfault_server.core.detect.protocol import Detector, Points
+from firstfault_server.core.detect.protocol import Detector, Points, Signal
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.codec import StateCodec
 from firstfault_server.core.stages.ids import digest
@@ -63,8 +63,7 @@ class Worker:
             if batch.sequence is not None and not state.seen.setdefault(batch.sender, Seen()).add(batch.sequence):
                 continue
             self._take(state, batch, out)
-        if out or records:
-            self._release(state, max(now_ns, state.received_ns), out)
+        self._release(state, max(now_ns, state.received_ns), out)
         return out
 
     def on_tick(self, state: WorkerState, now_ns: int) -> list[model.AnyRecord]:
@@ -206,7 +205,11 @@ class Worker:
         for one in series:
             key = digest(one.metric, sorted(one.attributes.items()))
             known = set(state.foreign.get(key, ()))
-            keep = [i for i, time_ns in enumerate(one.times_ns) if time_ns not in known and not known.add(time_ns)]  # type: ignore[func-returns-value]
+            keep: list[int] = []
+            for i, time_ns in enumerate(one.times_ns):
+                if time_ns not in known:
+                    known.add(time_ns)
+                    keep.append(i)
             state.foreign[key] = sorted(known)
             if len(keep) == len(one.times_ns):
                 fresh.append(one)
@@ -264,11 +267,9 @@ class Worker:
                 for signal in detector.update(state.detectors[key], points):
                     out.append(self._finding(state, detector.name, metric, signal))
 
-    def _finding(self, state: WorkerState, detector: str, metric: str, signal: object) -> model.Finding:
-        from firstfault_server.core.detect.protocol import Signal
-
-        assert isinstance(signal, Signal) and state.identity is not None
+    def _finding(self, state: WorkerState, detector: str, metric: str, signal: Signal) -> model.Finding:
         who = state.identity
+        assert who is not None, "points come after the batch that brought them"
         return model.Finding(
             id=digest("finding", who.tenant, who.run, who.process, detector, metric, signal.time_ns, signal.ended),
             identity=who,
