@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -17,8 +18,9 @@ RETRY_DELAYS_S: Final = (1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600, 10_800, 21
 JITTER: Final = 0.2
 POLL_S: Final = 1.0
 """How long a message may wait that nobody announced by `wake`."""
-BATCH: Final = 64
-CONCURRENT: Final = 16
+BATCH: Final = 500
+AT_ONCE: Final = 4
+"""Tries under way to one destination."""
 
 
 class Deliverer:
@@ -44,23 +46,37 @@ class Deliverer:
         self._chance = chance
         self._new_id = new_id
         self._wake = asyncio.Event()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._destinations: dict[str, tuple[str, str]] = {}
+        self.problem = "delivery has not started"
+        """Why messages are not delivered; empty: they are."""
 
     def wake(self) -> None:
         """New messages may be due; call it on the loop's thread."""
         self._wake.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Deliver until told to stop; a try under way is finished first."""
-        while not stop.is_set():
-            self._wake.clear()
-            try:
-                busy = await self.round()
-            except ports.StoreUnavailable as error:
-                busy = False
-                self._metrics.errors.labels(type(error).__name__).inc()
-                self._log.error("the outbox cannot be read or written", reason=str(error))
-            if not busy:
+        """Deliver until told to stop; tries under way are finished first."""
+        self.problem = ""
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                try:
+                    await self._start_due()
+                except ports.StoreUnavailable as error:
+                    self._failed("the outbox cannot be read", error)
                 await self._pause(stop)
+            await asyncio.gather(*self._running.values())
+        finally:
+            self.problem = "delivery has ended"
+            for task in self._running.values():
+                task.cancel()
+
+    async def round(self) -> bool:
+        """Try every message that is due once and wait for the results; False when there was none."""
+        started = await self._start_due()
+        await asyncio.gather(*started)
+        return bool(started)
 
     async def _pause(self, stop: asyncio.Event) -> None:
         waits = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(stop.wait())]
@@ -70,19 +86,35 @@ class Deliverer:
             for wait in waits:
                 wait.cancel()
 
-    async def round(self) -> bool:
-        """Try every message that is due once; False when there was none."""
-        due = await asyncio.to_thread(self._outbox.due, self._clock.now_ns(), BATCH)
-        slots = asyncio.Semaphore(CONCURRENT)
+    async def _start_due(self) -> list[asyncio.Task[None]]:
+        """Start a try for what is due, as many at once as a destination may have: a slow receiver holds up nobody else."""
+        busy = Counter(self._destinations[message_id] for message_id in self._running)
+        started: list[asyncio.Task[None]] = []
+        for message in await asyncio.to_thread(self._outbox.due, self._clock.now_ns(), BATCH):
+            target = (message.tenant, message.destination)
+            if message.id in self._running or busy[target] >= AT_ONCE:
+                continue
+            busy[target] += 1
+            self._destinations[message.id] = target
+            self._running[message.id] = task = asyncio.create_task(self._guarded(message))
+            started.append(task)
+        return started
 
-        async def one(message: ports.Message) -> None:
-            async with slots:
-                await self._deliver(message)
+    async def _guarded(self, message: ports.Message) -> None:
+        try:
+            await self._deliver(message)
+        except Exception as error:
+            # The message stays in the outbox as it was and is tried again at the next look.
+            self._failed("a try could not be made or recorded", error)
+        else:
+            self._wake.set()
+        finally:
+            del self._running[message.id], self._destinations[message.id]
 
-        for result in await asyncio.gather(*(one(message) for message in due), return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-        return bool(due)
+    def _failed(self, what: str, error: Exception) -> None:
+        self._metrics.errors.labels(type(error).__name__).inc()
+        details = {} if isinstance(error, ports.StoreUnavailable) else {"exc_info": error}
+        self._log.error(what, reason=str(error), **details)
 
     async def _deliver(self, message: ports.Message) -> None:
         try:

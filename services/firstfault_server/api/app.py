@@ -4,10 +4,11 @@ import threading
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from firstfault_server.api import openapi, problems
 from firstfault_server.api.middleware import RequestEnvelope
-from firstfault_server.api.routes import context, destinations, events, health, incidents, keys, nodes, numbers, runs, stream, triage
+from firstfault_server.api.routes import audit, context, destinations, events, health, incidents, keys, nodes, numbers, runs, stream, triage
 from firstfault_server.api.services import Services
 from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
@@ -39,8 +40,16 @@ def create_app(services: Services) -> FastAPI:
     )
     attach(app, services)
     problems.install(app)
-    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys, stream):
+    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys, audit, stream):
         app.include_router(routes.router)
+    if services.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(services.allowed_origins),
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["authorization", "content-type", "if-match", "idempotency-key"],
+            expose_headers=["etag", "x-request-id", "retry-after"],
+        )
     app.add_middleware(RequestEnvelope)
     openapi.install(app)
     return app

@@ -203,7 +203,7 @@ def _services(
         changes=changes,
         triage_changed=checkpoint.triage_changed,
         test_destination=deliverer.test,
-        readiness=detection.problems,
+        readiness=lambda: {**detection.problems(), **({"alerts": deliverer.problem} if deliverer.problem else {})},
         url_problem=_url_problem,
         base_url=base_url,
         allowed_hosts=frozenset(settings.allowed_hosts),

@@ -8,7 +8,7 @@ import pytest
 
 from firstfault_server import ports
 from firstfault_server.adapters import memory, sqlite
-from firstfault_server.alerter.delivery import JITTER, RETRY_DELAYS_S
+from firstfault_server.alerter.delivery import AT_ONCE, JITTER, RETRY_DELAYS_S
 from firstfault_server.alerter.sinks import Outcome
 from firstfault_server.alerter.sinks.webhook import WebhookSink
 from tests.contract.records import SECOND_NS, FixedClock
@@ -122,6 +122,61 @@ def test_the_loop_wakes_for_new_messages_and_ends_when_told() -> None:
         await asyncio.wait_for(loop, 10)
 
     asyncio.run(scenario())
+    assert stand.messages()[0].state == "delivered"
+
+
+def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
+    class Hanging(ScriptedSink):
+        released = asyncio.Event()
+
+        async def send(self, destination: ports.Destination, message: ports.Message, now_ns: int) -> Outcome:
+            if destination.id == "d-1":
+                self.sent.append(message)
+                await self.released.wait()
+                return REFUSED
+            return await super().send(destination, message, now_ns)
+
+    sink = Hanging()
+    clock = FixedClock()
+    stand = Stand(memory.open_stores(clock), sink, clock)
+    stand.commit(*[settled(1, id=f"i-{number}") for number in range(10)])
+    stand.stores.access.put_destination(ports.Destination(id="d-2", tenant="acme", name="quick", url="https://example.com/"))
+
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.create_task(stand.deliverer.run(stop))
+        async with asyncio.timeout(10):
+            while len(sink.sent) < AT_ONCE:
+                await asyncio.sleep(0.01)
+            stand.commit(settled(1, id="i-late"))
+            stand.deliverer.wake()
+            while not any(message.destination == "d-2" for message in sink.sent):
+                await asyncio.sleep(0.01)
+        assert len([message for message in sink.sent if message.destination == "d-1"]) == AT_ONCE
+        stop.set()
+        sink.released.set()
+        await asyncio.wait_for(loop, 10)
+
+    asyncio.run(scenario())
+
+
+def test_a_sink_that_breaks_loses_no_message() -> None:
+    class Broken(ScriptedSink):
+        broken = True
+
+        async def send(self, destination: ports.Destination, message: ports.Message, now_ns: int) -> Outcome:
+            if self.broken:
+                raise RuntimeError("a mistake of ours")
+            return await super().send(destination, message, now_ns)
+
+    sink = Broken()
+    clock = FixedClock()
+    stand = Stand(memory.open_stores(clock), sink, clock)
+    stand.commit(settled(1))
+    assert _round(stand)
+    assert stand.messages()[0].state == "waiting"
+    sink.broken = False
+    assert _round(stand)
     assert stand.messages()[0].state == "delivered"
 
 

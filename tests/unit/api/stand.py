@@ -35,7 +35,7 @@ def _application() -> FastAPI:
 
 
 def _unattached() -> Services:
-    return Mock(registry=CollectorRegistry(), spec_set=["registry"])
+    return Mock(registry=CollectorRegistry(), allowed_origins=frozenset(), spec_set=["registry", "allowed_origins"])
 
 
 class Stand:
@@ -110,6 +110,10 @@ class Stand:
         self.stores.aggregates.write_rollups([rollup(1, tenant=tenant, run=f"run-{name}", process=f"process-{name}")])
         self.stores.access.put_destination(
             ports.Destination(id=f"destination-{name}", tenant=tenant, name=name, url="https://example.com/x", secret=f"whsec_{name}")
+        )
+        self.stores.triage.put_triage(
+            self.stores.triage.triage(tenant, f"second-{name}"),
+            ports.Audit(id=f"audit-{name}", tenant=tenant, time_ns=NOW_NS, actor=name, action="note", subject=f"second-{name}"),
         )
         queued = message(1, id=f"message-{name}", tenant=tenant, incident=f"incident-{name}", destination=f"destination-{name}")
         self.stores.outbox.add([queued])

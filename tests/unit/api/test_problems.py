@@ -1,12 +1,15 @@
 """Errors: problem documents with a request id, hosts and origins, stores that are down."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
 
 from firstfault_server import ports
+from firstfault_server.api.app import create_app
 from tests.unit.api.stand import Stand
 
 MEMBERS = {"type", "title", "status", "detail", "request_id"}
@@ -135,3 +138,15 @@ def test_revoking_the_last_key_opens_nothing(open_stand: Stand) -> None:
     assert open_stand.client(made["key"]).delete(f"/v1/keys/{made['id']}").status_code == 204
     assert open_stand.client(made["key"]).get("/v1/keys").status_code == 401
     assert open_stand.client().get("/v1/keys").status_code == 401
+
+
+def test_pages_of_allowed_origins_may_read_answers() -> None:
+    origin = "https://console.example"
+    stand = Stand(keyed=False)
+    services = replace(stand.services, allowed_origins=frozenset({origin}), registry=CollectorRegistry())
+    client = TestClient(create_app(services), base_url="http://localhost", client=("127.0.0.1", 50_000))
+    answer = client.get("/v1/incidents", headers={"origin": origin})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
+    asked = {"origin": origin, "access-control-request-method": "POST", "access-control-request-headers": "if-match"}
+    assert client.options("/v1/incidents/x/ack", headers=asked).status_code == 200
+    assert client.get("/v1/incidents", headers={"origin": "https://evil.example"}).status_code == 403

@@ -1,6 +1,17 @@
 """Shapes of the API's answers for the OpenAPI document; `core.documents` builds them, tests hold the two together."""
 
-from firstfault_server.api.schemas.access import Delivery, DeliveryPage, Destination, DestinationPage, Key, KeyPage, NewDestination, NewKey
+from firstfault_server.api.schemas.access import (
+    AuditEntry,
+    AuditPage,
+    Delivery,
+    DeliveryPage,
+    Destination,
+    DestinationPage,
+    Key,
+    KeyPage,
+    NewDestination,
+    NewKey,
+)
 from firstfault_server.api.schemas.base import Cursor, Health, Problem, Shape
 from firstfault_server.api.schemas.events import Event, EventPage, EvidencePage, EvidenceWithEvent, FingerprintGroup, FingerprintPage
 from firstfault_server.api.schemas.incidents import (
@@ -43,6 +54,8 @@ from firstfault_server.api.schemas.runs import (
 __all__ = [
     "Advice",
     "Attempt",
+    "AuditEntry",
+    "AuditPage",
     "Cause",
     "Cursor",
     "Delivery",

@@ -1,7 +1,7 @@
 """Keys, destinations and deliveries."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from firstfault_server.api.schemas.base import Cursor, Shape
 
@@ -77,4 +77,22 @@ class DeliveryPage(Shape):
     """A page of tries."""
 
     items: list[Delivery]
+    next_cursor: Cursor
+
+
+class AuditEntry(Shape):
+    """A change that a person made."""
+
+    id: str
+    time: datetime
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+
+
+class AuditPage(Shape):
+    """A page of changes."""
+
+    items: list[AuditEntry]
     next_cursor: Cursor
