@@ -23,7 +23,7 @@ KEYS: Final = 6
 """Rarest frames and words by which a failure is found again."""
 MOST_CANDIDATES: Final = 24
 """Representatives compared at most."""
-LONGEST_LIST: Final = 256
+LONGEST_LIST: Final = 64
 """Groups kept under one key; a key that more groups share tells nothing."""
 
 
@@ -110,7 +110,7 @@ class Groups:
                 return Join(group=known, why="same message")
         best, score = "", 0.0
         for group, representative in self._candidates(failure):
-            value = similarity(failure.trace, representative.trace)
+            value = similarity(failure.trace, representative.trace, at_least=max(JOIN, score))
             if value > score or (value == score and group < best):
                 best, score = group, value
         if best and score >= JOIN:

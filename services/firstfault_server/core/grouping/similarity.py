@@ -23,6 +23,8 @@ FRAME_SHARE: Final = 0.6
 """Share of the frames in the whole; the message has the rest. Without frames on either side the message is all."""
 OTHER_TYPE: Final = 0.55
 """Factor for failures of different exception types."""
+HALF_SEEN: Final = 0.7
+"""Factor where only one of two failures shows its stack."""
 TRUNCATED: Final = 0.8
 """Most that a stack without the line that names its exception can be like another."""
 SHORTEST_PART: Final = 3
@@ -60,6 +62,10 @@ class Trace(msgspec.Struct, kw_only=True, frozen=True):
     weights: tuple[float, ...]
     words: Mapping[str, float]
     """Message words with their weights."""
+    frame_total: float = 0.0
+    word_total: float = 0.0
+    by_place: Mapping[str, float] = {}
+    """Weight of all frames of one place together."""
 
 
 def trace_of(table: FrameTable, exception_type: str, message: str, frames: Sequence[Frame], advice_marks: tuple[str, ...] = ()) -> Trace:
@@ -73,7 +79,18 @@ def trace_of(table: FrameTable, exception_type: str, message: str, frames: Seque
             break
     weights = tuple(table.frame_weight(place) * 0.5 ** (i / HALVING) for i, place in enumerate(places))
     words = {word: table.word_weight(word) for word in _WORD.findall(parameterised(message, advice_marks).lower())}
-    return Trace(type=short_type(exception_type), places=tuple(places), weights=weights, words=words)
+    by_place: dict[str, float] = {}
+    for place, weight in zip(places, weights, strict=True):
+        by_place[place] = by_place.get(place, 0.0) + weight
+    return Trace(
+        type=short_type(exception_type),
+        places=tuple(places),
+        weights=weights,
+        words=words,
+        frame_total=sum(weights),
+        word_total=sum(words.values()),
+        by_place=by_place,
+    )
 
 
 def place_of(frame: Frame) -> str:
@@ -82,49 +99,63 @@ def place_of(frame: Frame) -> str:
     return f"{module}:{_DUNDER.sub('', frame.function)}"
 
 
-def similarity(one: Trace, two: Trace) -> float:
-    """0 to 1; symmetric, and 1 for equal traces."""
+def similarity(one: Trace, two: Trace, at_least: float = 0.0) -> float:
+    """0 to 1; symmetric, and 1 for equal traces. Where it cannot reach `at_least`, 0 without the cost of an alignment."""
     if one == two:
         return 1.0
     if not one.type or not two.type:
         return TRUNCATED * frames_alike(one, two)
+    factor = 1.0 if one.type == two.type else OTHER_TYPE
+    if factor < at_least:
+        return 0.0
     message = words_alike(one, two)
-    whole = FRAME_SHARE * frames_alike(one, two) + (1 - FRAME_SHARE) * message if one.places and two.places else message
-    if bool(one.places) != bool(two.places):
-        whole *= 0.7
-    return whole if one.type == two.type else whole * OTHER_TYPE
+    if not one.places or not two.places:
+        return factor * message * (1.0 if not one.places and not two.places else HALF_SEEN)
+    if factor * (FRAME_SHARE * most_alike(one, two) + (1 - FRAME_SHARE) * message) < at_least:
+        return 0.0
+    return factor * (FRAME_SHARE * frames_alike(one, two) + (1 - FRAME_SHARE) * message)
 
 
 def words_alike(one: Trace, two: Trace) -> float:
     """Weighted Jaccard index of the message words."""
     if not one.words or not two.words:
         return 1.0 if not one.words and not two.words else 0.0
-    shared = sum(weight for word, weight in one.words.items() if word in two.words)
-    total = sum(one.words.values()) + sum(two.words.values()) - shared
+    other = two.words
+    shared = sum([weight for word, weight in one.words.items() if word in other])
+    total = one.word_total + two.word_total - shared
     return shared / total if total > 0 else 0.0
+
+
+def most_alike(one: Trace, two: Trace) -> float:
+    """What `frames_alike` cannot exceed: the weight of all frames that both have, in whatever order."""
+    total = one.frame_total + two.frame_total
+    if total <= 0:
+        return 1.0
+    mine, other = one.by_place, two.by_place
+    return sum([weight + other[place] for place, weight in mine.items() if place in other]) / total
 
 
 def frames_alike(one: Trace, two: Trace) -> float:
     """Weight of the best order-keeping alignment, as a share of what could be aligned (Dice)."""
     if not one.places or not two.places:
         return 0.0
-    total = sum(one.weights) + sum(two.weights)
+    total = one.frame_total + two.frame_total
     if total <= 0:
         return 1.0 if one.places == two.places else 0.0
-    if not set(one.places) & set(two.places):
-        return 0.0
-    return alignment(one, two) / total
+    return alignment(one, two) / total if most_alike(one, two) else 0.0
 
 
 def alignment(one: Trace, two: Trace) -> float:
-    """Longest common subsequence where a matched frame counts its weight on both sides."""
-    previous = [0.0] * (len(two.places) + 1)
-    for place, weight in zip(one.places, one.weights, strict=True):
+    """Longest common subsequence where a matched frame counts its weight on both sides; frames only one side has are left out first."""
+    mine = [(place, weight) for place, weight in zip(one.places, one.weights, strict=True) if place in two.by_place]
+    others = [(place, weight) for place, weight in zip(two.places, two.weights, strict=True) if place in one.by_place]
+    previous = [0.0] * (len(others) + 1)
+    for place, weight in mine:
         current = [0.0]
-        for j, other in enumerate(two.places):
+        for j, (other, other_weight) in enumerate(others):
             best = current[j] if current[j] > previous[j + 1] else previous[j + 1]
             if place == other:
-                matched = previous[j] + weight + two.weights[j]
+                matched = previous[j] + weight + other_weight
                 best = matched if matched > best else best
             current.append(best)
         previous = current
