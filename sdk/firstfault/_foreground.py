@@ -18,7 +18,7 @@ from firstfault.sidecar.launched import LaunchDir
 
 _FORWARDED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 _SENTINEL_ANSWERS_S = 0.1
-_REPORT_S = 2.0
+_REPORT_S = 1.5
 _PR_SET_PDEATHSIG = 1
 _CANNOT_EXECUTE, _NOT_FOUND = 126, 127
 

@@ -51,8 +51,6 @@ class WatchedProcess:
             self._poller.register(pidfd, select.POLLIN)
         fields = _fields(first_stat) or self._stat()
         self._started = fields[_STAT_START_TIME] if fields else ""
-        # Without the right to look into the process the kernel shows start code 1 and exit code 0.
-        self._trusted = bool(fields) and fields[_STAT_START_CODE] not in ("0", "1")
         self._image = _image(fields)
 
     def wait(self, timeout_s: float) -> bool:
@@ -74,13 +72,13 @@ class WatchedProcess:
 
     def replaced(self) -> bool:
         """Whether the process executed another program (`os.exec*`): same id, but what was watched is over."""
-        fields = self._stat()
-        return self._trusted and len(fields) > _STAT_EXIT_CODE and fields[2] not in _ENDED_STATES and _image(fields) != self._image
+        now = _image(self._stat())
+        return None not in (self._image, now) and now != self._image
 
     def status(self) -> Status | None:
         """Status of the ended process, where this kernel or the process table still tells it."""
         fields = self._stat()
-        if fields and fields[2] in _ENDED_STATES and (self._trusted or fields[_STAT_EXIT_CODE] != "0"):
+        if fields and fields[2] in _ENDED_STATES and (self._image is not None or fields[_STAT_EXIT_CODE] != "0"):
             return Status.of_wait(int(fields[_STAT_EXIT_CODE]))
         return self._status_of_pidfd()
 
@@ -120,6 +118,12 @@ def _fields(stat: bytes) -> list[str]:
     return [head, "", *tail.split()] if tail else []
 
 
-def _image(fields: list[str]) -> tuple[str, ...]:
-    """Where code and stack of the present program lie: another program, or the same one executed again, has others."""
-    return (fields[_STAT_START_CODE], fields[_STAT_START_STACK]) if fields else ()
+def _image(fields: list[str]) -> tuple[str, str] | None:
+    """Where code and stack of the present program lie: another program, or the same one executed again, has others.
+
+    None when that is not told: the kernel shows start code 1, and exit code 0, to those who may not look into the process, and 0 once
+    it is about to end.
+    """
+    if len(fields) <= _STAT_EXIT_CODE or fields[_STAT_START_CODE] in ("0", "1"):
+        return None
+    return fields[_STAT_START_CODE], fields[_STAT_START_STACK]

@@ -78,6 +78,33 @@ def test_a_collected_process_is_gone_and_never_given_a_status_it_did_not_have(ch
     assert watched.status() in ((None, Status(signal=signal.SIGKILL)) if kind == PIDFD else (None,))
 
 
+def _stat(pid: int, state: str, start_code: int, start_stack: int) -> bytes:
+    """A line of the process table; the name is a hostile one."""
+    fields = ["0"] * 52
+    fields[2], fields[25], fields[27] = state, str(start_code), str(start_stack)
+    return f"{pid} (a) Z (b) {' '.join(fields[2:])}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "replaced"),
+    [
+        ((4096, 9000), ("R", 4096, 9000), False),
+        ((4096, 9000), ("R", 8192, 7000), True),
+        ((4096, 9000), ("R", 4096, 7000), True),
+        ((4096, 9000), ("R", 0, 0), False),  # Its memory is gone, its end not yet to be seen.
+        ((4096, 9000), ("R", 1, 1), False),  # It may not be looked into any more.
+        ((1, 0), ("R", 4096, 9000), False),
+    ],
+)
+def test_another_program_is_told_from_a_process_about_to_end(
+    monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], now: tuple[str, int, int], replaced: bool
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", lambda path: _stat(42, *now))
+    watched = WatchedProcess(42, -1, _stat(42, "R", *before))
+    assert watched.replaced() is replaced
+    assert watched.state() == now[0]
+
+
 def test_status_of_wait() -> None:
     assert Status.of_wait(3 << 8) == Status(code=3)
     assert Status.of_wait(signal.SIGKILL) == Status(signal=signal.SIGKILL)
