@@ -252,16 +252,19 @@ def _current_span() -> tuple[int, int]:
 
 def plain(value: Any) -> AttributeValue:
     """A value of the user's as an attribute: texts and numbers as they are, lists of them bounded, of anything else the type."""
-    kind = type(value)
-    if kind is str:
+    if type(value) not in (list, tuple, set, frozenset):
+        return _plain_scalar(value)
+    # Lists in lists tell only their type: they could hold each other.
+    items = [_plain_scalar(item) for item in list(value)[:_ITEMS_LIMIT]]
+    # OTLP lists hold one type.
+    return items if len({type(item) for item in items}) <= 1 else [str(item) for item in items]  # type: ignore[return-value]
+
+
+def _plain_scalar(value: Any) -> str | bool | int | float:
+    if type(value) is str:
         return stack.clipped(value, 65536)
-    if kind is bool:
-        return bool(value)
-    if kind in (list, tuple, set, frozenset):
-        items = [plain(item) for item in list(value)[:_ITEMS_LIMIT]]
-        kinds = {type(item) for item in items}
-        # OTLP lists hold one type.
-        return items if len(kinds) <= 1 and kinds <= {str, int, float, bool} else [str(item) for item in items]  # type: ignore[return-value]
+    if type(value) is bool:
+        return value
     number = number_of(value)
     return _capture.describe(value) if isinstance(number, str) else number
 

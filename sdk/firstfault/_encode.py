@@ -10,9 +10,9 @@ Importing this module loads OpenTelemetry (about 0.1 s): the exporter's thread d
 import gzip
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.exporter.http.transport._base import BaseHTTPResult, BaseHTTPTransport
@@ -29,6 +29,8 @@ from firstfault._recorder import Entry, Sample
 from firstfault._sidecar_config import AttributeValue
 from firstfault._wire import Request, Signal
 from firstfault.redact import Redactor
+
+T = TypeVar("T")
 
 POINTS_PER_REQUEST = 500
 """Encoding holds the GIL; so many points take about 3 ms."""
@@ -98,21 +100,30 @@ class Encoder:
         for sample in samples:
             size = len(sample[2]) + 1
             if chunk and points + size > POINTS_PER_REQUEST:
-                yield from self._encode_metrics(chunk)
+                yield from self._each_if_need_be(chunk, self._encode_metrics)
                 chunk, points = [], 0
             chunk.append(sample)
             points += size
         if chunk:
-            yield from self._encode_metrics(chunk)
+            yield from self._each_if_need_be(chunk, self._encode_metrics)
 
     def logs(self, entries: Sequence[Entry]) -> Iterable[Request]:
         """Requests for log records; exceptions and exits are marked urgent."""
         for start in range(0, len(entries), ENTRIES_PER_REQUEST):
             chunk = entries[start : start + ENTRIES_PER_REQUEST]
-            for request in self._encode_logs(chunk):
-                yield replace(request, urgent=_wire.is_urgent(chunk), ends_process=_wire.ends_process(chunk))
+            yield from self._each_if_need_be(chunk, self._encode_logs)
 
-    def _encode_metrics(self, samples: Sequence[Sample]) -> Iterable[Request]:
+    def _each_if_need_be(self, chunk: Sequence[T], encode: Callable[[Sequence[T]], list[Request]]) -> list[Request]:
+        """Encode together, or one by one where that fails, so that a bad one costs only itself."""
+        try:
+            return encode(chunk)
+        except Exception as error:
+            if len(chunk) == 1:
+                LOSSES.internal_error(error, "encode")
+                return []
+        return [request for one in chunk for request in self._each_if_need_be([one], encode)]
+
+    def _encode_metrics(self, samples: Sequence[Sample]) -> list[Request]:
         metrics = [
             Metric(name, "", c.METRIC_UNITS.get(name, ""), Gauge([_point(time_ns, value) for time_ns, value in points]))
             for name, points in _wire.series(samples).items()
@@ -123,10 +134,11 @@ class Encoder:
         data = MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(scope, metrics, "")], "")])
         return self._take("metrics", lambda: self._metrics.export(data))
 
-    def _encode_logs(self, entries: Sequence[Entry]) -> Iterable[Request]:
+    def _encode_logs(self, entries: Sequence[Entry]) -> list[Request]:
         scope = self._scope()
         records = [ReadableLogRecord(self._record(entry), self._resource, scope) for entry in entries]
-        return self._take("logs", lambda: self._logs.export(records))
+        urgent, ends = _wire.is_urgent(entries), _wire.ends_process(entries)
+        return [replace(request, urgent=urgent, ends_process=ends) for request in self._take("logs", lambda: self._logs.export(records))]
 
     def _take(self, signal: Signal, export: Any) -> list[Request]:
         self._quiet.encoding.add(threading.get_ident())

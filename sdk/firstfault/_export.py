@@ -170,7 +170,10 @@ class Exporter:
             while not self._abandoned:
                 self._wake.wait(min(self._settings.interval_s, _BUSY_INTERVAL_S) if self._busy else self._settings.interval_s)
                 self._wake.clear()
-                self._round()
+                try:
+                    self._round()
+                except Exception as error:
+                    LOSSES.internal_error(error, "export")
                 if self._stopping and not self._flushes:
                     return
         except Exception as error:

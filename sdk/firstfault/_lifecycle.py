@@ -42,7 +42,8 @@ class Lifecycle:
         self._removers: list[Callable[[], None]] = []
         self._interrupted = False
         self._fork_watched = False
-        self._fork_holds = False
+        self._forking: int | None = None
+        """Thread that holds the exporter's `loading` while it forks; the child's only thread has the same number."""
 
     # ---- begin ----
 
@@ -110,23 +111,24 @@ class Lifecycle:
     @guarded(None)
     def _before_fork(self) -> None:
         client = self.client
-        self._fork_holds = client is not None and client.exporter.loading.acquire(timeout=_FORK_WAIT_S)
+        if client is not None and client.exporter.loading.acquire(timeout=_FORK_WAIT_S):
+            self._forking = threading.get_ident()
 
     @guarded(None)
     def _after_fork(self) -> None:
-        if self._fork_holds and self.client is not None:
-            self._fork_holds = False
+        if self._forking == threading.get_ident() and self.client is not None:
+            self._forking = None
             self.client.exporter.loading.release()
 
     @guarded(None)
     def _in_child(self) -> None:
         """Stay quiet: what is queued is the parent's to send, and its thread does not exist here."""
-        if self.client is not None and not self._fork_holds:
+        if self.client is not None and self._forking != threading.get_ident():
             # Some other hook kept the thread from ending its import. Its modules will stay half made here: never touch them.
             LOSSES.count("forked_while_loading")
             self.client.forget_parent()
             self.client = self._inherited = None
-        self._fork_holds = False
+        self._forking = None
         if self.client is not None:
             self.client.forget_parent()
         self._inherited = self.client or self._inherited

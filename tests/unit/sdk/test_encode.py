@@ -152,3 +152,20 @@ def test_the_exporters_say_nothing_about_our_data(encoder: Encoder, caplog: pyte
     assert LOSSES.totals()["not_encodable"] == before + 1
     logging.getLogger(type(encoder._metrics).__module__).warning("from the user's own exporter")
     assert [record.message for record in caplog.records] == ["from the user's own exporter"]
+
+
+def test_a_record_that_cannot_be_encoded_costs_only_itself(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = encoder._record
+
+    def fussy(entry: Entry) -> Any:
+        if entry.event == "bad":
+            raise ArithmeticError("by design")
+        return build(entry)
+
+    monkeypatch.setattr(encoder, "_record", fussy)
+    reason = "internal_error:encode:ArithmeticError"
+    before = LOSSES.totals().get(reason, 0)
+    requests = list(encoder.logs([Entry(1, "first", 9), Entry(2, "bad", 9), Entry(3, "exception", 21)]))
+    assert [record.event for record in _records(requests)] == ["first", "exception"]
+    assert [request.urgent for request in requests] == [False, True]
+    assert LOSSES.totals()[reason] == before + 1

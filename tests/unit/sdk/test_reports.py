@@ -283,6 +283,10 @@ firstfault.capture_exception(KeyError("second"))
 firstfault.capture_exception()
 firstfault.event("sampler.reset", {"n": 3, "why": "end", "items": [1, 2], "mixed": [1, "a"], "object": object(), "none": None})
 firstfault.event("bare")
+nest = [1]
+for _ in range(100):
+    nest = [nest] * 50
+firstfault.event("nested", {"nest": nest})
 """
     box, outcome = _watched(source, tmp_path)
     records = box.records("exception")
@@ -292,6 +296,7 @@ firstfault.event("bare")
     attributes = _one(box, "sampler.reset").attributes
     assert attributes == {"n": 3, "why": "end", "items": [1, 2], "mixed": ["1", "a"], "object": "object", "none": "NoneType"}
     assert _one(box, "bare").attributes == {}
+    assert _one(box, "nested").attributes == {"nest": ["list"] * 50}
 
 
 def test_disabled_does_nothing(tmp_path: Path) -> None:
