@@ -150,7 +150,7 @@ def test_embedded_service_under_load(service: Service, record_property: Callable
     p99 = latencies[int(len(latencies) * 0.99)] if latencies else float("nan")
     taken_per_s = sent["accepted"] / sent["seconds"]
     print(
-        f"\n{taken_per_s / 1e3:.0f}k points/s taken, p50 {sent['p50_ms']:.0f} ms, p99 {sent['p99_ms']:.0f} ms, worked off after {took:.1f} s\n"
+        f"\n{taken_per_s / 1e3:.0f}k points/s, p50 {sent['p50_ms']:.0f} ms, p99 {sent['p99_ms']:.0f} ms, done after {took:.1f} s\n"
         f"{per_point_us:.2f} us CPU a point ({per_point_us / turn_us:.0f} turns) = {per_point_us * 0.12:.2f} cores at 120k points/s\n"
         f"RSS {rss:.0f} MB; query p99 {p99 * 1e3:.0f} ms of {len(latencies)}"
     )
