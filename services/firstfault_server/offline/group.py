@@ -70,6 +70,11 @@ def failure_in(text: str, tables: Tables, reader: TextReader) -> Failure:
     return failure_of(tables.frames, symptom, told, others, reader.advice_marks)
 
 
+def canonical(failure: Failure) -> tuple[str, tuple[str, ...], str]:
+    """Sort key by content."""
+    return failure.symptom, failure.hashes, failure.message
+
+
 def group_texts(texts: Iterable[tuple[str, str]], pairs: Iterable[tuple[str, str]], tables: Tables) -> dict[str, Any]:
     """The contract's document. The order of the texts does not matter."""
     reader = tables.text_reader()
@@ -78,7 +83,7 @@ def group_texts(texts: Iterable[tuple[str, str]], pairs: Iterable[tuple[str, str
     members: dict[str, list[str]] = {}
     reasons: dict[str, dict[str, None]] = {}
     # Canonical order: by content, so that the order of the input cannot matter; equal content joins exactly anyway.
-    for ident in sorted(failures, key=lambda name: (failures[name].symptom, failures[name].hashes, failures[name].message, name)):
+    for ident in sorted(failures, key=lambda name: (*canonical(failures[name]), name)):
         join = groups.join(failures[ident])
         members.setdefault(join.group, []).append(ident)
         if not join.new:

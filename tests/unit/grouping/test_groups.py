@@ -3,10 +3,11 @@
 import random
 import time
 
+import msgspec
 import pytest
 
 from firstfault.stack import frame
-from firstfault_server.core.grouping.groups import Failure, Groups, Told, alike, failure_of
+from firstfault_server.core.grouping.groups import Failure, Group, Groups, Told, alike, failure_of
 from firstfault_server.core.grouping.similarity import FrameTable, similarity, trace_of
 from firstfault_server.tables import load_tables
 
@@ -65,6 +66,16 @@ def test_a_join_is_never_undone() -> None:
     first = {id(one): groups.join(one).group for one in pool}
     for one in chance.sample(pool, len(pool)):
         assert groups.join(one).group == first[id(one)]
+
+
+def test_what_is_kept_recognises_the_same_after_a_restart() -> None:
+    groups = Groups()
+    pool = [failure("python_error", "ValueError", f"m{i}", f"a{i % 7}:f", f"pkg/m{i % 3}:h", f"pkg/n{i}:k") for i in range(40)]
+    before = [groups.join(one).group for one in pool]
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(groups.kept()), type=list[Group])
+    again = Groups(stored)
+    assert [again.join(one).group for one in pool] == before
+    assert not any(again.join(one).new for one in pool)
 
 
 def test_similarity_is_symmetric_bounded_and_one_for_itself() -> None:

@@ -23,6 +23,8 @@ KEYS: Final = 6
 """Rarest frames and words by which a failure is found again."""
 MOST_CANDIDATES: Final = 24
 """Representatives compared at most."""
+MOST_KEYS: Final = 256
+"""Exact hashes kept of one group."""
 LONGEST_LIST: Final = 64
 """Groups kept under one key; a key that more groups share tells nothing."""
 
@@ -61,8 +63,13 @@ class Join(msgspec.Struct, kw_only=True, frozen=True):
     new: bool = False
 
 
-class _Group(msgspec.Struct, kw_only=True):
+class Group(msgspec.Struct, kw_only=True):
+    """What is kept of a group: enough to recognise further members."""
+
     id: str
+    symptom: str = ""
+    keys: list[str] = []
+    """Stack hashes, or for failures without frames message hashes, that join exactly."""
     representatives: list[Failure] = []
 
 
@@ -89,10 +96,19 @@ def alike(one: Failure, two: Failure) -> float:
 class Groups:
     """Groups known so far. Not safe for use by several threads at once."""
 
-    def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+    def __init__(self, kept: Sequence[Group] = ()) -> None:
+        self._groups: dict[str, Group] = {}
         self._exact: dict[tuple[str, str], str] = {}
         self._found_by: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        for group in kept:
+            self._groups[group.id] = group
+            self._exact.update(((group.symptom, key), group.id) for key in group.keys)
+            for number, representative in enumerate(group.representatives):
+                self._index(group.id, number, representative)
+
+    def kept(self) -> list[Group]:
+        """Everything known, to be stored and given to the next instance."""
+        return list(self._groups.values())
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -117,7 +133,7 @@ class Groups:
             self._remember(best, failure, exact=False)
             return Join(group=best, why=f"alike: similarity {score:.2f}", similarity=score)
         made = self._id(failure)
-        self._groups[made] = _Group(id=made)
+        self._groups[made] = Group(id=made, symptom=failure.symptom)
         self._remember(made, failure, exact=False)
         return Join(group=made, why="first of its kind", new=True)
 
@@ -127,16 +143,20 @@ class Groups:
         return made if made not in self._groups else hashlib.sha256(f"{told}\n{len(self._groups)}".encode()).hexdigest()[:16]
 
     def _remember(self, group: str, failure: Failure, exact: bool) -> None:
+        known = self._groups[group]
         for value in failure.hashes or (failure.message,):
-            self._exact.setdefault((failure.symptom, value), group)
-        kept = self._groups[group].representatives
-        if exact or len(kept) >= MOST_REPRESENTATIVES:
+            if self._exact.setdefault((failure.symptom, value), group) == group and value not in known.keys and len(known.keys) < MOST_KEYS:
+                known.keys.append(value)
+        if exact or len(known.representatives) >= MOST_REPRESENTATIVES:
             return
-        kept.append(failure)
+        known.representatives.append(failure)
+        self._index(group, len(known.representatives) - 1, failure)
+
+    def _index(self, group: str, number: int, failure: Failure) -> None:
         for key in _keys(failure):
             listed = self._found_by.setdefault((failure.symptom, key), [])
             if len(listed) < LONGEST_LIST:
-                listed.append((group, len(kept) - 1))
+                listed.append((group, number))
 
     def _candidates(self, failure: Failure) -> list[tuple[str, Failure]]:
         """Representatives that share rare frames or words, those that share most first."""
