@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     thresholds: dict[str, float] = Field(default={}, description="Overrides of detection thresholds by name.")
     retention_events_days: float = Field(default=14, gt=0, description="How long events are kept.")
     retention_rollups_days: float = Field(default=30, gt=0, description="How long metric rollups are kept.")
+    retention_events_bytes: int = Field(default=8 << 30, gt=0, description="How much room events may take; the oldest go first.")
+    retention_rollups_bytes: int = Field(default=8 << 30, gt=0, description="How much room metric rollups may take.")
     log_bytes: int = Field(default=1 << 30, ge=0, description="How much of the input log is kept beyond what is needed, for replays.")
     drain_s: float = Field(default=8, gt=0, le=12, description="How long a stop waits for what is under way.")
     alert_timeout_s: float = Field(default=15, gt=0, le=60, description="How long one try to deliver a message may take.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 _READY = re.compile(r"ready api=(\S+) otlp-http=(\S+) otlp-grpc=(\S+)\Z")
-START_WITHIN_S = 30.0
+START_WITHIN_S = 90.0
 STOP_WITHIN_S = 16.0
 
 

@@ -12,16 +12,15 @@ from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
 from firstfault_server.adapters.filelog import FileLog
-from firstfault_server.cli.late_aggregates import LateAggregates
+from firstfault_server.adapters.sqlite.events import SqliteContextStore
+from firstfault_server.cli.late_aggregates import LateAggregates, MeasuredAggregates
 from firstfault_server.core.stages import build_stages
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.detect.embedded import EmbeddedHost
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.settings import Settings, SettingsError
 from firstfault_server.tables import load_tables
-
-PRUNE_EVERY_S = 600.0
-_DAY_NS = 86_400_000_000_000
+from firstfault_server.writer.retention import Kept, Retention, RetentionMetrics
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -40,7 +39,7 @@ def thresholds(settings: Settings) -> Thresholds:
 def open_aggregates(folder: Path, log: FilteringBoundLogger) -> LateAggregates:
     """The store of rollups, an engine in this process that is started in the background."""
 
-    def opening() -> ports.AggregateStore:
+    def opening() -> MeasuredAggregates:
         from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, embedded_engine
 
         return ClickHouseAggregateStore(embedded_engine(folder / "clickhouse"))
@@ -53,10 +52,9 @@ class Detection:
     """The host and what belongs to it."""
 
     host: EmbeddedHost
-    context: ports.ContextStore
     aggregates: LateAggregates
+    retention: Retention
     settings: Settings
-    clock: ports.Clock
     log: FilteringBoundLogger
 
     def problems(self) -> Mapping[str, str]:
@@ -68,7 +66,7 @@ class Detection:
     async def running(self) -> AsyncIterator[None]:
         """Detect for the length of the block; at its end what was read is worked off and committed."""
         await asyncio.to_thread(self.host.start)
-        pruning = asyncio.create_task(self._prune(), name="prune")
+        pruning = asyncio.create_task(self.retention.run(), name="prune")
         try:
             yield
         finally:
@@ -78,23 +76,13 @@ class Detection:
             if not await asyncio.to_thread(self.host.stop, self.settings.drain_s):
                 self.log.warning("detection did not end in time; it goes on from its last commit after the next start")
 
-    async def _prune(self) -> None:
-        while True:
-            await asyncio.sleep(PRUNE_EVERY_S)
-            now_ns = self.clock.now_ns()
-            try:
-                await asyncio.to_thread(self.context.prune, now_ns - int(self.settings.retention_events_days * _DAY_NS))
-                await asyncio.to_thread(self.aggregates.prune, now_ns - int(self.settings.retention_rollups_days * _DAY_NS))
-            except ports.StoreUnavailable as error:
-                self.log.error("old data could not be removed", reason=str(error))
-
 
 def build_detection(
     settings: Settings,
     log: FilteringBoundLogger,
     input_log: FileLog,
     checkpoint: ports.Checkpoint,
-    context: ports.ContextStore,
+    context: SqliteContextStore,
     aggregates: LateAggregates,
     clock: ports.Clock,
     registry: CollectorRegistry,
@@ -110,4 +98,21 @@ def build_detection(
         metrics=DetectMetrics(registry),
         trim=lambda position: input_log.keep(settings.log_bytes, position),
     )
-    return Detection(host=host, context=context, aggregates=aggregates, settings=settings, clock=clock, log=log)
+    kept = [
+        Kept(
+            name="events",
+            prune=context.prune,
+            extents=context.extents,
+            days=settings.retention_events_days,
+            max_bytes=settings.retention_events_bytes,
+        ),
+        Kept(
+            name="rollups",
+            prune=aggregates.prune,
+            extents=aggregates.extents,
+            days=settings.retention_rollups_days,
+            max_bytes=settings.retention_rollups_bytes,
+        ),
+    ]
+    retention = Retention(kept, clock, RetentionMetrics(registry), log)
+    return Detection(host=host, aggregates=aggregates, retention=retention, settings=settings, log=log)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -13,15 +13,22 @@ RETRY_S: Final = 5.0
 START_END_S: Final = 2.0
 
 
+class MeasuredAggregates(ports.AggregateStore, Protocol):
+    """An aggregate store that knows the size of its pieces."""
+
+    def extents(self) -> Sequence[tuple[int, int]]:
+        """(end, bytes) of each piece that pruning drops as a whole, oldest first."""
+
+
 class LateAggregates:
     """Writes wait for the engine; reads are refused until it is there."""
 
-    def __init__(self, opening: Callable[[], ports.AggregateStore], log: FilteringBoundLogger) -> None:
+    def __init__(self, opening: Callable[[], MeasuredAggregates], log: FilteringBoundLogger) -> None:
         self._opening = opening
         self._log = log
         self._settled = threading.Event()
         self._closing = threading.Event()
-        self._store: ports.AggregateStore | None = None
+        self._store: MeasuredAggregates | None = None
         self._problem = "the metrics engine is starting"
         self._thread = threading.Thread(target=self._open, name="open-aggregates", daemon=True)
         self._thread.start()
@@ -44,7 +51,7 @@ class LateAggregates:
         """Why numbers cannot be read or written now; empty: they can."""
         return "" if self._store is not None else self._problem
 
-    def _opened(self) -> ports.AggregateStore:
+    def _opened(self) -> MeasuredAggregates:
         if self._store is None:
             raise ports.StoreUnavailable(self._problem)
         return self._store
@@ -67,8 +74,14 @@ class LateAggregates:
         return self._opened().ranks(tenant, run, metric)
 
     def prune(self, before_ns: int) -> None:
-        """Drop windows that are older."""
+        """Drop windows that are older. Waits for the engine's first start."""
+        self._settled.wait()
         self._opened().prune(before_ns)
+
+    def extents(self) -> Sequence[tuple[int, int]]:
+        """Pieces and their sizes, oldest first. Waits for the engine's first start."""
+        self._settled.wait()
+        return self._opened().extents()
 
     def close(self) -> None:
         """Release the engine; one that is just starting is waited for a little, since its start cannot be interrupted."""
