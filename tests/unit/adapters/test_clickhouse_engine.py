@@ -165,6 +165,16 @@ def test_closing_waits_for_a_running_call_and_refuses_later_ones() -> None:
         engine.command("SELECT 1")
 
 
+def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firstfault_server.adapters.clickhouse.engine.QUERY_SECONDS", 0.02)
+    client = FakeClient()
+    engine = Engine("here", lambda: client, clients=1)
+    with engine.client():
+        engine.close()
+        closed_in_use = client.closed
+    assert (closed_in_use, client.closed) == (False, True)
+
+
 @pytest.mark.parametrize("count", [1, 15, 16, 1000, 65_535, 65_536])
 def test_an_insert_sends_the_bare_values(count: int) -> None:
     client = FakeClient()

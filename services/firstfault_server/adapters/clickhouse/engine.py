@@ -16,7 +16,7 @@ from firstfault_server.ports import StoreUnavailable
 
 MEMORY_BYTES: Final = 600 << 20
 """Cap of the embedded engine. It overshoots by a third; idle it takes 250 MB."""
-QUERY_SECONDS: Final = 20
+QUERY_SECONDS: Final = 8
 """A running query cannot be interrupted, and holds up the end of the process."""
 CLIENTS: Final = 8
 """Calls that run at once; more wait."""
@@ -77,10 +77,10 @@ class Engine:
             client.raw_insert(table, list(columns), bytes(packed[_array_header(packed[0]) :]), fmt="MsgPack")
 
     def close(self) -> None:
-        """Wait for running calls and release all clients; calls after it raise StoreUnavailable."""
+        """Wait for running calls, a little, and release all clients; calls after it raise StoreUnavailable."""
         with self._free:
             self._closed = True
-            self._free.wait_for(lambda: len(self._idle) == self._made, timeout=2 * QUERY_SECONDS)
+            self._free.wait_for(lambda: len(self._idle) == self._made, timeout=QUERY_SECONDS)
             for client in self._idle:
                 client.close()
             self._idle.clear()
@@ -106,6 +106,9 @@ class Engine:
 
     def _give_back(self, client: Client) -> None:
         with self._free:
+            if self._closed and self._made == 0:
+                client.close()
+                return
             self._idle.append(client)
             self._free.notify_all()
 
