@@ -23,6 +23,8 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 INFO, WARNING, ERROR, FATAL = 9, 13, 17, 21
 """OpenTelemetry severity numbers."""
 _ITEMS_LIMIT = 100
+# Exceptions cannot be referred to weakly and ids are used again, so what we know about one is kept with it.
+_PHASE_MARK, _REPORTED_MARK = "_firstfault_phase", "_firstfault_reported"
 _NO_DETACH: Callable[[], None] | None = None
 
 
@@ -84,8 +86,6 @@ class Client:
             self._spool,
         )
         self._phases: list[tuple[str, int, float | None]] = []
-        self._left_by: tuple[int, str] = (0, "")
-        self._reported: set[int] = set()
         self._exit_code: int | None = None
         self._detach_status: Callable[[], None] | None = None
         self.ended = False
@@ -143,15 +143,14 @@ class Client:
         now = time.time_ns()
         self.recorder.progress(now)
         self._phases.append((name, now, expect_s))
-        self._left_by = (0, "")
         self._phase_record(now, name, "begin", expect_s)
 
     def phase_ends(self, name: str, error: BaseException | None) -> None:
         """Leave a phase; `error` is what left it."""
         now = time.time_ns()
         self.recorder.progress(now)
-        if error is not None and self._left_by[0] != id(error):
-            self._left_by = (id(error), name)
+        if error is not None and _mark(error, _PHASE_MARK) is None:
+            object.__setattr__(error, _PHASE_MARK, name)
         self._phase_record(now, name, "end", None)
         # Phases of several threads may interleave: the innermost of that name goes.
         for index in range(len(self._phases) - 1, -1, -1):
@@ -173,9 +172,9 @@ class Client:
 
     def exception(self, error: BaseException, origin: str, fatal: bool, thread: str = "") -> None:
         """Queue an exception, once, and wake the exporter."""
-        if id(error) in self._reported and not fatal:
+        if _mark(error, _REPORTED_MARK) is not None and not fatal:
             return
-        self._reported = {id(error)}
+        object.__setattr__(error, _REPORTED_MARK, True)
         attributes: dict[str, Any] = {c.EXCEPTION_FATAL: fatal, c.EXCEPTION_ORIGIN: origin, c.THREAD: thread or None}
         if left := self._phase_left_by(error):
             attributes[c.PHASE_NAME] = left
@@ -192,8 +191,8 @@ class Client:
         for _ in range(5):
             if link is None:
                 break
-            if id(link) == self._left_by[0]:
-                return self._left_by[1]
+            if isinstance(name := _mark(link, _PHASE_MARK), str):
+                return name
             link = link.__cause__ or link.__context__
         return ""
 
@@ -238,6 +237,11 @@ def _beacon() -> Beacon | None:
     except (OSError, ValueError) as error:
         LOSSES.count(f"no_beacon:{type(error).__name__}")
         return None
+
+
+def _mark(error: BaseException, name: str) -> Any:
+    """What we noted on an exception, past any `__getattr__` of its class."""
+    return BaseException.__getattribute__(error, "__dict__").get(name)
 
 
 def _current_span() -> tuple[int, int]:

@@ -18,7 +18,8 @@ from firstfault._identity import FALLBACK_RUN_ID, Given, ProcessFacts
 from firstfault._sidecar_config import AttributeValue
 from firstfault.hooks import exits, processes, uncaught
 
-_FORK_WAIT_S = 2.0
+_FORK_WAIT_S = 5.0
+"""Longest time a fork waits for the import of OpenTelemetry, once at the start."""
 _INTERRUPTED, _TERMINATED = 130, 143
 """Exit statuses by which programs say that they were stopped by SIGINT or SIGTERM."""
 
@@ -40,6 +41,8 @@ class Lifecycle:
         """In a spawned child: what `init` was called with while the main module was imported again."""
         self._status = exits.ExitStatus()
         self._removers: list[Callable[[], None]] = []
+        self._muted = False
+        """This forked child must not import what its parent was importing."""
         self._interrupted = False
         self._fork_watched = False
         self._forking: int | None = None
@@ -58,7 +61,7 @@ class Lifecycle:
         sidecar: bool,
     ) -> None:
         """Start reporting, unless it is on or disabled."""
-        if self.client is not None or is_disabled(os.environ):
+        if self.client is not None or self._muted or is_disabled(os.environ):
             return
         if _main_is_imported_again():
             # A data worker started by `spawn` gets here through the top of the user's script, and has nothing to say yet.
@@ -128,6 +131,7 @@ class Lifecycle:
             LOSSES.count("forked_while_loading")
             self.client.forget_parent()
             self.client = self._inherited = None
+            self._muted = True
         self._forking = None
         if self.client is not None:
             self.client.forget_parent()
