@@ -24,6 +24,10 @@ EVENT_TYPES: Final[dict[ports.MessageKind, str]] = {
 }
 
 
+MAX_MESSAGES: Final = 50
+"""Messages about one incident to one destination; afterwards only its end is told. A verdict that keeps changing must not flood."""
+
+
 class Essence(msgspec.Struct, frozen=True, kw_only=True):
     """What a correction is about; read back from the body of the last message."""
 
@@ -105,7 +109,7 @@ def _kind(
         if resolved:
             return None if earlier[-1].kind == "resolved" else "resolved"
         # A mute asks for quiet; only the end of what was paged is still told.
-        return None if is_muted(triage, now_ns) else "corrected"
+        return None if is_muted(triage, now_ns) or len(earlier) >= MAX_MESSAGES else "corrected"
     pages = (
         destination.enabled
         and incident.page

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from firstfault_server import ports
 from firstfault_server.adapters import memory
+from firstfault_server.alerter.messages import MAX_MESSAGES
 from firstfault_server.alerter.unmuting import EndOfMutes
 from firstfault_server.core import model
 from firstfault_server.telemetry import AlertMetrics
@@ -75,6 +76,14 @@ def test_a_correction_that_is_taken_back_is_two_corrections(stand: Stand) -> Non
     stand.commit(settled(2, rank=5))
     stand.commit(settled(3))
     assert _kinds(stand) == ["opened", "corrected", "corrected"]
+
+
+def test_a_verdict_that_keeps_changing_does_not_flood(stand: Stand) -> None:
+    for revision in range(1, 2 * MAX_MESSAGES):
+        stand.commit(settled(revision, rank=revision))
+    assert len(stand.messages()) == MAX_MESSAGES
+    stand.commit(settled(2 * MAX_MESSAGES, state="resolved", resolved_at=NOW_NS))
+    assert _kinds(stand)[-1] == "resolved"
 
 
 def test_the_end_is_told_once_and_a_recurrence_afterwards(stand: Stand) -> None:
