@@ -2,11 +2,13 @@
 
 A folder per user and destination, so that nothing goes to another address or tenant than it was meant for. A file holds one
 encoded, redacted request and appears whole or not at all. Delivering one twice does no harm: a request keeps its batch number.
-At most `LIMIT_BYTES`; the oldest go first, and what goes is counted. Standard library only; no call raises for a broken disk.
+At most `LIMIT_BYTES` for all destinations together; the oldest go first, and what goes is counted. Standard library only; no
+call raises for a broken disk.
 """
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import time
@@ -25,6 +27,8 @@ _CLAIM_S = 120.0
 _PER_ROUND = 20
 _SUFFIXES = {"application/json": ".json.gz", "application/x-protobuf": ".pb.gz"}
 _CLAIMED, _PARTIAL = ".claimed", ".partial"
+_FOLDER = re.compile(r"[0-9a-f]{16}")
+_FILE = re.compile(r"\d{20}-\d+-\d+-(?P<signal>metrics|logs)(?P<suffix>\.(?:json|pb)\.gz)(?:\.claimed|\.partial)?")
 
 Send = Callable[[str, bytes, str], Reply]
 """Signal, body, content type -> how it went."""
@@ -121,7 +125,7 @@ class Spool:
     def _oldest_first(self) -> Iterator[Path]:
         """Requests nobody has claimed; old claims are given back, what is too old is dropped."""
         now = time.time()
-        for path, _, changed in sorted(self._files()):
+        for path, _, changed in _files(self.folder):
             if path.name.endswith(_CLAIMED) and now - changed > _CLAIM_S:
                 with suppress(OSError):
                     path.rename(path.with_name(path.name.removesuffix(_CLAIMED)))
@@ -131,20 +135,11 @@ class Spool:
                 else:
                     yield path
 
-    def _files(self) -> list[tuple[Path, int, float]]:
-        found = []
-        with suppress(OSError):
-            for entry in os.scandir(self.folder):
-                with suppress(OSError):
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        found.append((Path(entry.path), status.st_size, status.st_mtime))
-        return found
-
     def _make_room(self, size: int) -> bool:
-        files = sorted(self._files())
+        """Drop the oldest requests of all destinations until there is room; False when there is none even then."""
+        files = [found for folder in _folders(self.folder.parent) for found in _files(folder)]
         total = sum(size for _, size, _ in files)
-        for path, held, changed in files:
+        for path, held, changed in sorted(files, key=lambda found: found[0].name):
             if total + size <= self._limit:
                 break
             # What is being written or delivered now stays; what was left behind goes.
@@ -171,15 +166,32 @@ class Spool:
                 raise PermissionError(f"{folder} is not a folder of this user")
 
 
+def _folders(root: Path) -> list[Path]:
+    """Our folders under the root, which may be a folder of the user's with other things in it."""
+    with suppress(OSError):
+        return [Path(entry.path) for entry in os.scandir(root) if _FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _files(folder: Path) -> list[tuple[Path, int, float]]:
+    """Our files in a folder, oldest first: path, size, time of the last change."""
+    found = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if _FILE.fullmatch(entry.name) and stat.S_ISREG(status.st_mode):
+                    found.append((Path(entry.path), status.st_size, status.st_mtime))
+    return sorted(found)
+
+
 def _meaning(path: Path) -> tuple[str, str]:
     """Signal and content type of a request, from its name. Raises ValueError."""
-    signal, dot, suffix = path.name.rpartition("-")[2].partition(".")
-    for content_type, known in _SUFFIXES.items():
-        if dot + suffix == known and signal in ("metrics", "logs"):
-            return signal, content_type
-    raise ValueError(f"not a spooled request: {path.name}")
+    found = _FILE.fullmatch(path.name)
+    if found is None:
+        raise ValueError(f"not a spooled request: {path.name}")
+    return found["signal"], next(kind for kind, suffix in _SUFFIXES.items() if suffix == found["suffix"])
 
 
 def _made_s(path: Path) -> float:
-    head = path.name.partition("-")[0]
-    return int(head) / 1e9 if head.isdigit() else 0.0
+    return int(path.name.partition("-")[0]) / 1e9

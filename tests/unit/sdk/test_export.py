@@ -144,7 +144,7 @@ def test_an_acknowledged_exit_is_known() -> None:
 
 
 def test_what_cannot_be_sent_at_the_end_is_delivered_once_by_the_next(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "root" / "one")
+    spool = Spool(tmp_path / "root" / "0123456789abcdef")
     with nobody() as endpoint, exporting(endpoint, spool) as (recorder, exporter):
         recorder.log({"loss": 1.5}, 4)
         recorder.add(Entry(1, "exception", 21))
@@ -161,7 +161,7 @@ def test_what_cannot_be_sent_at_the_end_is_delivered_once_by_the_next(tmp_path: 
 
 def test_a_hanging_request_does_not_keep_the_rest_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_export, "_REQUEST_TIMEOUT_S", 3.0)
-    spool = Spool(tmp_path / "root" / "one")
+    spool = Spool(tmp_path / "root" / "0123456789abcdef")
     with receiver("silent") as box, exporting(box.endpoint, spool, exit_wait_s=0.2) as (recorder, exporter):
         recorder.log({"loss": 1.5}, 4)
         box.wait(lambda: bool(box.requests))
@@ -173,7 +173,7 @@ def test_a_hanging_request_does_not_keep_the_rest_from_the_disk(tmp_path: Path, 
 
 
 def test_a_process_that_ends_before_opentelemetry_is_there_keeps_its_report(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "root" / "one")
+    spool = Spool(tmp_path / "root" / "0123456789abcdef")
     recorder = Recorder(None)
     recorder.log({"loss": math.nan, "lr": 0.1}, 4)
     recorder.add(Entry(1, "exception", 21, exception=capture(ValueError("x \ud800")), trace_id=5, span_id=6))

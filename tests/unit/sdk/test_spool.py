@@ -12,6 +12,7 @@ from firstfault._http import Reply
 from firstfault._spool import _CLAIM_S, KEPT_S, Spool, default_root, folder_for
 
 JSON = "application/json"
+FOLDER = "0123456789abcdef"
 OK, LATER, NO = Reply("accepted", "ok"), Reply("try_again", "http_503"), Reply("refused", "http_400")
 
 
@@ -29,7 +30,7 @@ class Sender:
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "root" / "one", limit_bytes=1000)
+    return Spool(tmp_path / "root" / FOLDER, limit_bytes=1000)
 
 
 def _lost(reason: str) -> int:
@@ -117,10 +118,22 @@ def test_strangers_are_left_alone(spool: Spool) -> None:
     assert sorted(path.name for path in spool.folder.iterdir()) == ["README", "x.partial"]
 
 
-def test_a_name_that_is_no_request_ends_the_round_without_an_error(spool: Spool) -> None:
-    spool.put("logs", b"a", JSON)
-    (spool.folder / f"{time.time_ns():020d}-1-1-odd.json.gz").write_bytes(b"?")
-    assert spool.deliver(Sender()) == 1
+def test_the_limit_holds_for_all_destinations_together(spool: Spool) -> None:
+    other = Spool(spool.folder.with_name("f" * 16), limit_bytes=1000)
+    other.put("logs", b"o" * 600, JSON)
+    spool.put("logs", b"s" * 600, JSON)
+    assert (len(other), len(spool)) == (0, 1)
+
+
+def test_a_full_spool_deletes_nothing_that_is_not_its_own(spool: Spool) -> None:
+    root = spool.folder.parent
+    for folder in (root / "logs", spool.folder):
+        folder.mkdir(parents=True)
+        (folder / "weights.gz").write_bytes(b"w" * 2000)
+        (folder / f"{1:020d}-1-1-models.json.gz").write_bytes(b"w" * 2000)
+    for _ in range(5):
+        spool.put("logs", b"s" * 600, JSON)
+    assert len(list((root / "logs").iterdir())) == 2 and len(list(spool.folder.iterdir())) == 3
 
 
 def test_only_this_user_can_read_it(spool: Spool) -> None:
@@ -132,7 +145,7 @@ def test_a_disk_that_cannot_be_written_is_counted(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     before = sum(count for reason, count in LOSSES.totals().items() if reason.startswith("spool_error"))
-    spool = Spool(blocked / "one")
+    spool = Spool(blocked / FOLDER)
     assert not spool.put("logs", b"a", JSON)
     assert spool.deliver(Sender()) == 0
     assert sum(count for reason, count in LOSSES.totals().items() if reason.startswith("spool_error")) == before + 1
@@ -141,8 +154,8 @@ def test_a_disk_that_cannot_be_written_is_counted(tmp_path: Path) -> None:
 def test_a_folder_behind_a_link_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root").mkdir()
-    (tmp_path / "root" / "one").symlink_to(tmp_path / "elsewhere")
-    assert not Spool(tmp_path / "root" / "one").put("logs", b"a", JSON)
+    (tmp_path / "root" / FOLDER).symlink_to(tmp_path / "elsewhere")
+    assert not Spool(tmp_path / "root" / FOLDER).put("logs", b"a", JSON)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
