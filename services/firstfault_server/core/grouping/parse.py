@@ -171,6 +171,8 @@ class CrashParser:
         assert current is not None
         bare = text.strip()
         if self._frame(current, text, bare) or bare == "...":
+            # The line is one for the patterns too: where a live process stands may say what it waits for.
+            self._took = False
             return
         self._give_up(out)
         if bare:
