@@ -33,6 +33,10 @@ def _incidents(case: Case, arrival: Arrival) -> list[tuple[object, ...]]:
     return [(*same(one), one.page) for one in outcome.incidents()]
 
 
+# A job that ended on its own says all there is to say; where silence or a stall is the evidence, an outage hides it.
+ENDED = [case for case in CASES if case.run_state not in ("running", "unreachable") and "hang" not in case.name]
+
+
 @st.composite
 def arrivals(draw: st.DrawFn) -> Arrival:
     return Arrival(
@@ -48,3 +52,18 @@ def arrivals(draw: st.DrawFn) -> Arrival:
 @given(case=st.sampled_from(CASES), arrival=arrivals())
 def test_any_arrival_gives_the_same_incidents(case: Case, arrival: Arrival) -> None:
     assert _incidents(case, arrival) == in_order(case.name)
+
+
+@pytest.mark.timeout(60 + 5 * CASE_COUNT)
+@settings(max_examples=CASE_COUNT, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    case=st.sampled_from(ENDED),
+    start=st.floats(0.5, 60.0),
+    length=st.sampled_from([6.0, 20.0, 60.0, 300.0]),
+    repeats=st.sampled_from([0.0, 1.0]),
+)
+def test_an_outage_of_the_service_changes_nothing(case: Case, start: float, length: float, repeats: float) -> None:
+    arrival = Arrival(outage=(start, length), repeats=repeats)
+    outcome = Driver(tables=tables()).play([case.build()], max(case.until, start + length) + 12, arrival)
+    assert outcome.failures == {}
+    assert [(*same(one), one.page) for one in outcome.incidents()] == in_order(case.name)

@@ -120,6 +120,27 @@ def test_losing_sight_of_everything_pages_only_after_a_minute(tables: Tables) ->
     assert left_at(outcome, incident, pages[0].revision) >= 38 + 15 + 60
 
 
+def test_silence_that_ends_before_anybody_is_paged_was_nothing(tables: Tables) -> None:
+    """The network to the service was down for half a minute; the jobs never noticed."""
+    script = Script(4, nodes=2)
+    last = script.train(0, 40)
+    script.train(70, 160, first_step=last + 30)
+    silence = Driver(Thresholds(pause_floor_s=200.0), tables=tables).play([script], 158)
+    assert silence.incidents() == []
+    assert [one.page for one in silence.revisions] == [False] * len(silence.revisions)
+    assert silence.revisions[-1].state == "resolved"
+
+
+def test_silence_that_ends_after_the_page_is_resolved(tables: Tables) -> None:
+    script = Script(4, nodes=2)
+    last = script.train(0, 40)
+    script.train(40, 160, first_step=last, ranks=(0, 1, 2))
+    script.beats(80, 160, ranks=(3,))
+    incident = Driver(tables=tables).play([script], 158).only()
+    assert (incident.state, incident.page) == ("resolved", True)
+    assert incident.resolved_why == "the processes were heard of again"
+
+
 # ---- outages and restarts of the service -----------------------------------------------------------------------------------
 
 
