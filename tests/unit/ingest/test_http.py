@@ -1,5 +1,6 @@
 """The HTTP receiver: what is taken, refused and answered, and how."""
 
+import asyncio
 import gzip
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from firstfault_server.adapters.filelog import FileLog
+from firstfault_server.ingest.http import Application, otlp_app
 from firstfault_server.ingest.receiver import Limits
 from firstfault_server.ports import StorageFull
 from tests.unit.ingest.stand import stand
@@ -152,3 +154,25 @@ def test_other_methods_and_paths(tmp_path: Path) -> None:
     with stand(tmp_path) as (_, client):
         assert client.request("GET", "/v1/metrics").status_code == 405
         assert client.post("/v1/profiles").status_code == 404
+
+
+def test_a_sender_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def scenario(app: Application) -> list[Any]:
+        messages = iter([{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}])
+        answered: list[Any] = []
+
+        async def receive() -> Any:
+            return next(messages)
+
+        async def send(message: Any) -> None:
+            answered.append(message)
+
+        headers = [(b"content-type", b"application/x-protobuf"), (b"content-length", b"500")]
+        await app({"type": "http", "method": "POST", "path": "/v1/logs", "headers": headers}, receive, send)
+        return answered
+
+    with stand(tmp_path) as (made, _):
+        assert asyncio.run(scenario(otlp_app(made.receiver))) == []
+        assert made.stored() == []
+        assert made.count("firstfault_ingest_queue_bytes") == 0
+        assert made.count("firstfault_ingest_refused_total", reason="disconnected") == 1

@@ -110,6 +110,14 @@ def test_nan_infinities_zero_and_integers_are_values() -> None:
     assert n.values == [0.0, 7.0]
 
 
+@pytest.mark.parametrize("count", [1, 64, 65, 1000])
+@pytest.mark.parametrize("kind", [int, float])
+def test_many_points_of_one_metric(count: int, kind: type[int] | type[float]) -> None:
+    batch = one(metrics({"m": [(NOW + i, kind(i)) for i in range(count)]}))
+    assert batch.series[0].times_ns == [NOW + i for i in range(count)]
+    assert batch.series[0].values == [float(i) for i in range(count)]
+
+
 def test_mixed_points_are_read_like_uniform_ones() -> None:
     batch = one(metrics({"m": [(NOW, 1.0), (NOW + 1, 2), (NOW + 2, 0), (NOW + 3, 4.0)]}))
     assert batch.series[0].values == [1.0, 2.0, 0.0, 4.0]
