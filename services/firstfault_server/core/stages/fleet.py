@@ -31,12 +31,15 @@ class Group(msgspec.Struct):
     id: str
     first_ns: int
     sightings: dict[str, Sighting] = {}
+    last_ns: int = 0
 
 
 class FleetState(msgspec.Struct, omit_defaults=True):
     """One family of symptoms of one tenant."""
 
     groups: dict[str, Group] = {}
+    where: dict[str, str] = {}
+    """Incident -> group that counts it."""
     last_ns: int = 0
 
 
@@ -80,28 +83,31 @@ class Fleet:
     def _pass(self, state: FleetState, incident: model.Incident, now_ns: int) -> model.Incident:
         fingerprint = incident.fingerprint.id or incident.symptom
         state.last_ns = max(state.last_ns, incident.updated_at)
-        for key, group in list(state.groups.items()):
-            # A provisional verdict may have counted elsewhere before.
-            if key != fingerprint and group.sightings.pop(incident.id, None) is not None and not group.sightings:
-                del state.groups[key]
+        self._leave(state, incident.id)
         if incident.resolved_why.startswith("withdrawn"):
-            if fingerprint in state.groups:
-                state.groups[fingerprint].sightings.pop(incident.id, None)
             return incident
-        group_of = state.groups.get(fingerprint)
-        if group_of is None:
-            group_of = state.groups[fingerprint] = Group(id=fingerprint, first_ns=incident.opened_at)
-        group_of.first_ns = min(group_of.first_ns, incident.opened_at)
+        group = state.groups.get(fingerprint)
+        if group is None:
+            group = state.groups[fingerprint] = Group(id=fingerprint, first_ns=incident.opened_at)
+        group.first_ns = min(group.first_ns, incident.opened_at)
+        group.last_ns = max(group.last_ns, incident.opened_at)
         node = incident.first_fault.node or ""
-        group_of.sightings[incident.id] = Sighting(incident.run.id, node, incident.opened_at, incident.recurrences)
-        self._bound(state, group_of)
-        incident.history = self._history(group_of, incident, node, state.last_ns)
+        group.sightings[incident.id] = Sighting(incident.run.id, node, incident.opened_at, incident.recurrences)
+        state.where[incident.id] = fingerprint
+        self._bound(state, group)
+        incident.history = self._history(group, incident, node, state.last_ns)
         if incident.first_fault.status == "provisional":
             # It may yet turn out to be another failure, of another family: it sees the group, the group does not see it.
-            del group_of.sightings[incident.id]
-            if not group_of.sightings:
-                del state.groups[fingerprint]
+            self._leave(state, incident.id)
         return incident
+
+    def _leave(self, state: FleetState, incident_id: str) -> None:
+        """A verdict that changed, or was withdrawn, no longer counts where it counted."""
+        group = state.groups.get(state.where.pop(incident_id, ""))
+        if group is not None:
+            group.sightings.pop(incident_id, None)
+            if not group.sightings:
+                del state.groups[group.id]
 
     def _history(self, group: Group, incident: model.Incident, node: str, now_ns: int) -> model.History:
         def count(window_ns: int) -> int:
@@ -123,10 +129,13 @@ class Fleet:
 
     def _bound(self, state: FleetState, group: Group) -> None:
         old = [key for key, one in group.sightings.items() if one.opened_ns < state.last_ns - _KEEP_NS]
+        while len(group.sightings) - len(old) > _SEEN:
+            old.append(min(group.sightings.keys() - set(old), key=lambda key: (group.sightings[key].opened_ns, key)))
         for key in old:
             del group.sightings[key]
-        while len(group.sightings) > _SEEN:
-            del group.sightings[min(group.sightings, key=lambda key: (group.sightings[key].opened_ns, key))]
+            state.where.pop(key, None)
         while len(state.groups) > _SEEN:
-            stale = min(state.groups.values(), key=lambda one: (max((s.opened_ns for s in one.sightings.values()), default=0), one.id))
+            stale = min(state.groups.values(), key=lambda one: (one.last_ns, one.id))
+            for key in stale.sightings:
+                state.where.pop(key, None)
             del state.groups[stale.id]
