@@ -17,7 +17,7 @@ operations = schema.exclude(path="/v1/stream")
 
 
 @operations.parametrize()
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_answers_are_those_of_the_document(case: Any) -> None:
     stand = Stand()
     stand.fill("acme", "acme")
