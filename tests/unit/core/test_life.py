@@ -79,6 +79,17 @@ def test_waiters_alone_settle_after_fifteen_seconds(tables: Tables) -> None:
     assert left_at(outcome, incident, 1) < 46, "queryable before it settles"
 
 
+def test_a_rank_whose_numbers_come_late_still_counts_before_the_page(tables: Tables) -> None:
+    """Rank 0's first numbers arrive seven seconds after rank 1 was seen to be NaN."""
+    script = faults.nan_on_one_rank()
+    script.sent = [(when + 40 if batch.identity.rank != 1 and batch.sender == "sdk" else when, batch) for when, batch in script.sent]
+    outcome = Driver(tables=tables).play([script], 58)
+    incident = outcome.only()
+    assert (incident.first_fault.rank, incident.page, incident.first_fault.scope) == (1, True, "rank")
+    assert outcome.revisions[0].first_fault.rank is None, "one reporter proves nothing"
+    assert 40 < settled_at(outcome, incident) < 42
+
+
 def test_a_hang_is_suspected_soon_after_its_budget_and_pages_only_when_confirmed(tables: Tables) -> None:
     outcome = Driver(tables=tables).play([faults.hang_by_collective_state()], 690)
     incident = outcome.only()

@@ -39,6 +39,7 @@ def first_number(symptom: str, seen: Sequence[NumberSeen]) -> Verdict:
         verdict.scope = "all" if len(tied) == len(reporters) else "group"
         known = "only one rank reports this metric" if len(reporters) == 1 else f"{len(tied)} ranks show it first at the same step"
         verdict.why = f"{known}; {first.text}"
+        verdict.certain = len(reporters) > 1
     began = {one.process for one in tied}
     for one in sorted(seen, key=lambda one: (one.rank is None, one.rank or 0, one.process)):
         role: Role = "initiating" if one.process in began else "cascade" if one.starts else "unknown"

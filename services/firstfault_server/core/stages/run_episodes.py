@@ -183,7 +183,7 @@ def _show(state: RunState, episode: Episode, now_ns: int, limits: Thresholds) ->
             episode.number = taken + 1
         return
     bare = verdict.fault is not None and verdict.fault.kind == "exit"
-    hasty = episode.life == "provisional" and (bare or not verdict.certain) and not episode.confirmed_ns
+    hasty = episode.kind == "failure" and episode.life == "provisional" and (bare or not verdict.certain) and not episode.confirmed_ns
     if not hasty or now_ns >= episode.evidence_ns + nanoseconds(limits.settle_s):
         episode.number = twin or taken + 1
 

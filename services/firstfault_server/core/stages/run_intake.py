@@ -68,9 +68,9 @@ def take_summary(state: RunState, record: model.Summary) -> Member:
         member.group, member.sequence, member.collective = record.collective_group, record.collective_seq, record.collective_state
         member.checkpoint = record.checkpoint_step
     if before != (member.step, member.group, member.sequence, member.collective, member.phase):
-        # Where the ranks stand is evidence while a failure of theirs is open.
+        # Where the ranks stand is evidence while a failure of theirs is open; so is that a rank reports numbers at all.
         state.dirty = state.dirty or any(
-            one.kind == "failure" and one.attempt == member.attempt and one.life in OPEN for one in state.episodes
+            one.attempt == member.attempt and one.life in OPEN and (one.kind == "failure" or before[0] is None) for one in state.episodes
         )
     if record.longest_pause_s is not None:
         member.longest_pause_s = max(member.longest_pause_s or 0.0, record.longest_pause_s)

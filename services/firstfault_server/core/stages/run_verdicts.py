@@ -298,5 +298,6 @@ def judge_numbers(state: RunState, attempt: int, symptom: str, limits: Threshold
     if not times:
         return Judged()
     verdict = first_number(symptom, seen)
-    everyone = all(one.starts or not one.reports for one in seen)
+    # Collectives spread it to everybody within a step: whoever has not shown it yet may still be the first.
+    everyone = all(one.starts for one in seen) and len(seen) >= (state.world_size or 1)
     return Judged(verdict=verdict, trigger="evidence" if live else "recovered", evidence_ns=min(times), accounted=everyone)
