@@ -16,7 +16,7 @@ from firstfault._client import Client, Settings, is_disabled
 from firstfault._guard import LOSSES, guarded
 from firstfault._identity import FALLBACK_RUN_ID, Given, ProcessFacts
 from firstfault._sidecar_config import AttributeValue
-from firstfault.hooks import exits, processes, uncaught
+from firstfault.hooks import exits, fork_warning, processes, uncaught
 
 _FORK_WAIT_S = 5.0
 """Longest time a fork waits for the import of OpenTelemetry, once at the start."""
@@ -114,8 +114,11 @@ class Lifecycle:
     @guarded(None)
     def _before_fork(self) -> None:
         client = self.client
-        if client is not None and client.exporter.loading.acquire(timeout=_FORK_WAIT_S):
+        if client is None:
+            return
+        if client.exporter.loading.acquire(timeout=_FORK_WAIT_S):
             self._forking = threading.get_ident()
+        fork_warning.silence_if_ours_alone()
 
     @guarded(None)
     def _after_fork(self) -> None:
