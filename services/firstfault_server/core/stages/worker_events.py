@@ -28,7 +28,7 @@ def event_of(batch: model.Batch, place: int, record: model.LogRecord, time_ns: i
     if name == names.COLLECTIVE and not attributes.get(names.COLLECTIVE_MISSING):
         return None
     if name == names.EXCEPTION:
-        severity = severity or (SEVERITY_FATAL if attributes.get(names.EXCEPTION_FATAL) else SEVERITY_ERROR)
+        severity = max(severity or SEVERITY_ERROR, SEVERITY_FATAL if attributes.get(names.EXCEPTION_FATAL) else 0)
     known = name in (names.EXCEPTION, names.EXIT, names.LOG, names.COLLECTIVE, names.XID, names.OOM_KILL, names.KERNEL)
     if not known and severity < SEVERITY_WARNING:
         return None
