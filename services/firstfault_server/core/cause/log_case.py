@@ -15,7 +15,7 @@ from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.grouping.groups import Told
 
-_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed"})
+_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed", "mpirun-signal"})
 NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
 _SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
 _GROUP: Final = re.compile(r"PG (?:ID|GUID) ?(?P<group>[\w:.-]{1,60})|process group (?:with )?(?P<named>[\w:.-]{1,60})")
