@@ -1,37 +1,9 @@
-"""The failures a training job can have, as scripts, with what must be said about each."""
-
-from collections.abc import Callable
-
-import msgspec
+"""The failures a training job can have, as scripts."""
 
 from firstfault import conventions as names
 from tests.property.scripts import Script
 
 LAUNCHER_STOP = 15
-
-
-class Expected(msgspec.Struct, kw_only=True):
-    """What the one incident must say; None as symptom: there must be none."""
-
-    symptom: str | None
-    rank: int | None = None
-    scope: str = "rank"
-    roles: dict[int, str] = {}
-    page: bool = True
-    state: str = "open"
-    candidates: list[int] | None = None
-    node: str | None = None
-    recurrences: int = 0
-
-
-class Case(msgspec.Struct, kw_only=True):
-    """A script, how long to watch, and what must come of it."""
-
-    name: str
-    build: Callable[[], Script]
-    until: float
-    expected: list[Expected]
-    run_state: str = "failed"
 
 
 def _peer_dies(script: Script, when: float, rank: int, step: int) -> None:
@@ -189,7 +161,7 @@ def cascade_before_its_cause() -> Script:
     return script
 
 
-def _attempt_fails(script: Script, start: float, step: int, kind: str, message: str) -> None:
+def attempt_fails(script: Script, start: float, step: int, kind: str, message: str) -> None:
     last = script.train(start, start + 20, first_step=step)
     script.exception(start + 20.1, 1, kind, message, step=last)
     script.exit(start + 20.3, 1, "failed", code=1)
@@ -198,23 +170,23 @@ def _attempt_fails(script: Script, start: float, step: int, kind: str, message: 
 
 def same_failure_again() -> Script:
     script = Script(2)
-    _attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
+    attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
     script.restart(30)
-    _attempt_fails(script, 30, 1, "ValueError", "bad sample 17")
+    attempt_fails(script, 30, 1, "ValueError", "bad sample 17")
     return script
 
 
 def another_failure_next() -> Script:
     script = Script(2)
-    _attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
+    attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
     script.restart(30)
-    _attempt_fails(script, 30, 1, "KeyError", "'labels'")
+    attempt_fails(script, 30, 1, "KeyError", "'labels'")
     return script
 
 
 def failure_then_success() -> Script:
     script = Script(2)
-    _attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
+    attempt_fails(script, 0, 1, "ValueError", "bad sample 17")
     script.restart(30)
     script.train(30, 70, first_step=10)
     for rank in range(2):
@@ -351,178 +323,3 @@ def declared_pause() -> Script:
     for rank in range(2):
         script.exit(90.5, rank, "finished", code=0)
     return script
-
-
-CASES = [
-    Case(
-        name="exception",
-        build=exception_on_one_rank,
-        until=60,
-        expected=[Expected(symptom="python_error", rank=1, roles={0: "cascade", 1: "initiating", 2: "teardown"})],
-    ),
-    Case(
-        name="sigkill",
-        build=sigkill_of_one_rank,
-        until=60,
-        expected=[Expected(symptom="process_killed", rank=1, roles={0: "cascade", 1: "initiating"})],
-    ),
-    Case(
-        name="sigkill and launcher stop",
-        build=sigkill_and_launcher_stop,
-        until=60,
-        run_state="killed",
-        expected=[Expected(symptom="process_killed", rank=1, roles={0: "teardown", 1: "initiating"})],
-    ),
-    Case(
-        name="segfault",
-        build=segfault,
-        until=60,
-        expected=[Expected(symptom="process_crashed", rank=0, roles={0: "initiating", 1: "cascade"})],
-    ),
-    Case(
-        name="oom kill",
-        build=oom_kill,
-        until=60,
-        expected=[Expected(symptom="host_oom", rank=1, roles={0: "cascade", 1: "initiating"}, node="node-0")],
-    ),
-    Case(
-        name="hang by time",
-        build=hang_confirmed_by_time,
-        until=215,
-        run_state="running",
-        expected=[Expected(symptom="hang", rank=1, roles={0: "waiting", 1: "initiating"})],
-    ),
-    Case(
-        name="hang by text",
-        build=hang_confirmed_by_text,
-        until=95,
-        run_state="running",
-        expected=[Expected(symptom="hang", rank=1, roles={0: "waiting", 1: "initiating", 2: "waiting"})],
-    ),
-    Case(
-        name="hang by collective state",
-        build=hang_by_collective_state,
-        until=690,
-        run_state="running",
-        expected=[Expected(symptom="hang", rank=3, roles={0: "waiting", 3: "initiating"})],
-    ),
-    Case(
-        name="hang then cancelled",
-        build=hang_then_cancelled,
-        until=110,
-        run_state="cancelled",
-        expected=[Expected(symptom="hang", rank=1, roles={0: "waiting", 1: "initiating", 2: "waiting"})],
-    ),
-    Case(
-        name="suspected hang then cancelled",
-        build=suspected_hang_then_cancelled,
-        until=90,
-        run_state="cancelled",
-        expected=[Expected(symptom="hang", scope="all", page=False, state="resolved")],
-    ),
-    Case(
-        name="nan on one rank",
-        build=nan_on_one_rank,
-        until=60,
-        run_state="running",
-        expected=[Expected(symptom="nonfinite", rank=1, roles={0: "cascade", 1: "initiating", 2: "cascade"})],
-    ),
-    Case(
-        name="nan everywhere",
-        build=nan_everywhere_at_once,
-        until=60,
-        run_state="running",
-        expected=[Expected(symptom="nonfinite", rank=None, scope="all", candidates=[0, 1])],
-    ),
-    Case(
-        name="nan that recovers",
-        build=nan_that_recovers,
-        until=140,
-        run_state="running",
-        expected=[Expected(symptom="nonfinite", rank=0, state="resolved")],
-    ),
-    Case(
-        name="config error",
-        build=config_error_everywhere,
-        until=30,
-        expected=[Expected(symptom="python_error", rank=None, scope="all", candidates=[2, 0, 3, 1])],
-    ),
-    Case(
-        name="cascade first",
-        build=cascade_before_its_cause,
-        until=60,
-        expected=[Expected(symptom="shape_mismatch", rank=1, roles={0: "cascade", 1: "initiating"})],
-    ),
-    Case(
-        name="same failure again",
-        build=same_failure_again,
-        until=70,
-        expected=[Expected(symptom="python_error", rank=1, recurrences=1)],
-    ),
-    Case(
-        name="another failure next",
-        build=another_failure_next,
-        until=70,
-        expected=[Expected(symptom="python_error", rank=1), Expected(symptom="python_error", rank=1)],
-    ),
-    Case(
-        name="failure then success",
-        build=failure_then_success,
-        until=90,
-        run_state="finished",
-        expected=[Expected(symptom="python_error", rank=1, state="resolved")],
-    ),
-    Case(name="sigterm to all", build=sigterm_to_all, until=80, run_state="killed", expected=[]),
-    Case(name="interrupt", build=interrupted_by_user, until=80, run_state="cancelled", expected=[]),
-    Case(name="preempted", build=preempted, until=80, run_state="preempted", expected=[]),
-    Case(name="clean finish", build=clean_finish, until=80, run_state="finished", expected=[]),
-    Case(
-        name="silent rank",
-        build=one_rank_goes_silent,
-        until=80,
-        run_state="running",
-        expected=[Expected(symptom="process_killed", rank=3, roles={3: "initiating"}, node="node-1")],
-    ),
-    Case(
-        name="silent node",
-        build=node_goes_silent,
-        until=80,
-        run_state="running",
-        expected=[Expected(symptom="node_failure", rank=None, scope="node", candidates=[2, 3], node="node-1")],
-    ),
-    Case(
-        name="silent run",
-        build=everything_goes_silent,
-        until=140,
-        run_state="unreachable",
-        expected=[Expected(symptom="telemetry_lost", rank=None, scope="all", candidates=[0, 1, 2, 3])],
-    ),
-    Case(
-        name="xid",
-        build=xid_on_a_node,
-        until=60,
-        expected=[Expected(symptom="gpu_lost", rank=3, roles={0: "cascade", 3: "initiating"}, node="node-1")],
-    ),
-    Case(
-        name="application xid",
-        build=application_xid,
-        until=60,
-        expected=[Expected(symptom="cuda_illegal_access", rank=1, roles={0: "cascade", 1: "initiating"})],
-    ),
-    Case(name="captured exception", build=captured_exception_only, until=80, run_state="finished", expected=[]),
-    Case(
-        name="bare exit",
-        build=bare_exit_status,
-        until=48.5,
-        run_state="running",
-        expected=[Expected(symptom="unknown", rank=1, roles={1: "initiating"})],
-    ),
-    Case(
-        name="suspected hang",
-        build=suspected_hang_that_recovers,
-        until=120,
-        run_state="finished",
-        expected=[Expected(symptom="hang", rank=None, scope="all", page=False, state="resolved")],
-    ),
-    Case(name="declared pause", build=declared_pause, until=110, run_state="finished", expected=[]),
-]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firstfault_server.tables import Tables, load_tables
-from tests.property.faults import CASES, Case
+from tests.property.cases import CASES, Case
 from tests.property.scripts import Arrival, Driver, same
 
 CASE_COUNT = int(os.environ.get("FIRSTFAULT_CASES", "25"))
@@ -51,6 +51,14 @@ def arrivals(draw: st.DrawFn) -> Arrival:
 @settings(max_examples=CASE_COUNT, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.sampled_from(CASES), arrival=arrivals())
 def test_any_arrival_gives_the_same_incidents(case: Case, arrival: Arrival) -> None:
+    assert _incidents(case, arrival) == in_order(case.name)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=st.sampled_from(CASES), arrival=arrivals())
+def test_any_arrival_gives_the_same_incidents_at_length(case: Case, arrival: Arrival) -> None:
     assert _incidents(case, arrival) == in_order(case.name)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from firstfault_server.tables import Tables, load_tables
-from tests.property.faults import CASES, Case
+from tests.property.cases import CASES, Case
 from tests.property.scripts import Driver
 
 

@@ -10,6 +10,7 @@ from firstfault_server.core.incident import OPEN, TABLE, step
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.tables import Tables, load_tables
 from tests.property import faults
+from tests.property.cases import CASES, Case
 from tests.property.scripts import T0, Arrival, Driver, Outcome, Script, at, same
 
 
@@ -180,8 +181,8 @@ def test_a_death_without_a_record_during_an_outage_is_found_after_the_grace(tabl
     assert left_at(outcome, incident, 1) > 100 + 30
 
 
-@pytest.mark.parametrize("case", faults.CASES, ids=[case.name for case in faults.CASES])
-def test_a_restart_at_any_moment_changes_and_repeats_nothing(case: faults.Case, tables: Tables) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_restart_at_any_moment_changes_and_repeats_nothing(case: Case, tables: Tables) -> None:
     steady = Driver(tables=tables).play([case.build()], case.until)
     moments = [20.3, 30.2, 40.25, 40.45, 41.0, 42.5, 45.0, 52.0, 57.0]
     shaken = Driver(tables=tables).play([case.build()], case.until, Arrival(snapshots=moments))
@@ -209,7 +210,7 @@ def test_a_failure_seen_twice_at_one_step_is_periodic(tables: Tables) -> None:
 def test_a_failure_every_so_many_steps_is_periodic(tables: Tables) -> None:
     script = Script(2)
     for attempt in range(3):
-        faults._attempt_fails(script, 30.0 * attempt, 1 + 10 * attempt, "ValueError", "bad sample 17")
+        faults.attempt_fails(script, 30.0 * attempt, 1 + 10 * attempt, "ValueError", "bad sample 17")
         script.restart(30.0 * (attempt + 1))
     incident = Driver(tables=tables).play([script], 95).only()
     assert incident.time_pattern == "periodic"
@@ -267,7 +268,7 @@ def test_many_attempts_keep_the_state_small(tables: Tables) -> None:
     sizes = []
     for attempt in range(12):
         start = 40.0 * attempt
-        faults._attempt_fails(script, start, 1, "ValueError", "bad sample 17")
+        faults.attempt_fails(script, start, 1, "ValueError", "bad sample 17")
         script.restart(start + 35)
     outcome = driver.play([script], 500)
     incident = outcome.only()
