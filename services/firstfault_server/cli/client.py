@@ -25,7 +25,9 @@ class Client:
             terminal.fail(f"the API address {url!r} is not an http or https URL", terminal.EXIT_USAGE)
         local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local)
+        # No connection outlives its request, so that nothing has to be closed when a command ends anywhere.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, limits=limits)
 
     def get(self, path: str, accept: Sequence[int] = (), **parameters: Any) -> Any:
         """The JSON document at a path; parameters that are None are left out. `accept` names errors that are answers too."""
