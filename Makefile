@@ -35,12 +35,14 @@ check: setup ## formatting, lint, types, layers, generated files
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@$(PY) proto/generate.py --check
+	@$(PY) proto/compile.py --check
 	@$(PY) docs/generate.py --check
 
 format: setup ## rewrite formatting and generated files
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 	@$(PY) proto/generate.py
+	@$(PY) proto/compile.py
 	@$(PY) docs/generate.py
 
 lock: setup ## rewrite requirements/*.txt from requirements/*.in (UPGRADE=1 takes newer versions)
