@@ -17,6 +17,8 @@ NodeInput: TypeAlias = model.Presence | model.Event
 _KEEP_NS: Final = 3600 * SECOND_NS
 _KINDS: Final = {names.XID: "xid", names.OOM_KILL: "oom_kill", names.KERNEL: "kernel"}
 _FACTS: Final = 64
+_OUTRANK: Final = frozenset({"gpu_memory_error", "gpu_lost", "interconnect_error", "host_oom"})
+"""Kernel facts that may begin a failure; others (a link that flaps, a slow disk) are evidence."""
 
 
 class Guest(msgspec.Struct, array_like=True):
@@ -133,7 +135,7 @@ class Node:
             code=integer(attributes.get(names.XID_CODE)),
             pid=integer(attributes.get(names.VICTIM_PID)),
             gpu_uuid=str(attributes.get(names.GPU_UUID, "")),
-            initiates=event.text_role not in ("cascade", "waiting", "teardown") and bool(event.symptom),
+            initiates=(event.symptom in _OUTRANK or kind == "oom_kill") and event.text_role not in ("cascade", "waiting", "teardown"),
             text=event.body or f"{event.event_name} {integer(attributes.get(names.XID_CODE)) or ''}".strip(),
             time_ns=event.time_ns,
             received_ns=event.received_ns,

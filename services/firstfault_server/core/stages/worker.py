@@ -140,7 +140,8 @@ class Worker:
         runs: list[Run] = []
         for one in series:
             if one.metric == names.STEP:
-                marks.update((time_ns, int(value)) for time_ns, value in zip(one.times_ns, one.values, strict=True) if value - value == 0)
+                # Beyond 2^53 a float no longer tells one step from the next; NaN compares false.
+                marks.update((t, int(value)) for t, value in zip(one.times_ns, one.values, strict=True) if abs(value) < 2**53)
                 continue
             if one.steps is not None:
                 marks.update((time_ns, step) for time_ns, step in zip(one.times_ns, one.steps, strict=True) if step is not None)
@@ -169,7 +170,7 @@ class Worker:
         self, state: WorkerState, batch: model.Batch, place: int, record: model.LogRecord, time_ns: int, out: list[model.AnyRecord]
     ) -> None:
         attributes = record.attributes
-        order = (batch.sequence or 0) * 4096 + place
+        order = min(max(batch.sequence or 0, 0), 1 << 48) * 4096 + min(place, 4095)
         if record.event_name == names.HEARTBEAT:
             state.heartbeat_ns = max(state.heartbeat_ns, batch.received_ns)
         elif record.event_name == names.PHASE:

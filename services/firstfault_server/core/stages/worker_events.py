@@ -16,6 +16,7 @@ SEVERITY_FATAL: Final = 21
 TAIL_LINE: Final = "firstfault.stderr.telling"
 """Attribute of exit events: the line of the stderr tail that says most."""
 _TAIL_READ: Final = 40
+_LARGEST: Final = 2**62
 _STOP_TYPES: Final = frozenset({"KeyboardInterrupt"})
 
 
@@ -77,19 +78,20 @@ def event_id(batch: model.Batch, place: int, record: model.LogRecord) -> str:
 
 
 def integer(value: Any) -> int | None:
-    """An attribute as an integer; None for what is none (senders put numbers into strings)."""
+    """An attribute as an integer of 63 bits; None for what is none (senders put numbers into strings)."""
+    read: int | None = None
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and len(value) < 20:
+        read = value
+    elif isinstance(value, float) and value.is_integer():
+        read = int(value)
+    elif isinstance(value, str) and len(value) <= 20:
         try:
-            return int(value)
+            read = int(value)
         except ValueError:
             return None
-    return None
+    return read if read is not None and -_LARGEST <= read <= _LARGEST else None
 
 
 def number(value: Any) -> float | None:

@@ -83,6 +83,11 @@ def test_application_xids_never_initiate() -> None:
     assert not told.initiates
 
 
+def test_other_kernel_lines_are_evidence_only() -> None:
+    (told,) = Stand().give(presence("a", 1), kernel(names.KERNEL, 10, "network_error"))
+    assert (told.kind, told.initiates) == ("kernel", False)
+
+
 def test_a_node_whose_processes_all_fell_silent_is_told_once() -> None:
     stand = Stand()
     stand.give(presence("a", 10), presence("b", 11))
