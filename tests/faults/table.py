@@ -49,7 +49,7 @@ WAITING: frozenset[Role] = frozenset({"waiting"})
 THRESHOLDS: dict[str, dict[str, float]] = {
     # A machine that is busy with other tests must not look like a hang.
     "default": {"pause_floor_s": 90.0},
-    "hang": {"pause_floor_s": 4.0, "hang_confirm_s": 14.0, "hang_confirm_blind_s": 14.0},
+    "hang": {"pause_floor_s": 8.0, "hang_confirm_s": 20.0, "hang_confirm_blind_s": 20.0},
 }
 
 WRONG_SHAPE = Expected(

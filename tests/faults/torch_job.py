@@ -1,5 +1,6 @@
 """The torch training program of the fault jobs: DDP over gloo, a small model, a real data loader with workers. Run by torchrun."""
 
+import itertools
 import os
 import signal
 import sys
@@ -63,25 +64,33 @@ def entered(step: int) -> dict[str, str | int]:
     }
 
 
-def train(plan: Plan, rank: int) -> None:
-    """The loop: one batch, one backward pass with its all-reduce, one update a step."""
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(FEATURES, 64), nn.GELU(), nn.Linear(64, 1)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    loader = DataLoader(Shard(plan, rank), batch_size=BATCH, num_workers=1)
-    for step, (features, targets) in enumerate(loader):
-        began = time.monotonic()
-        strike(plan, rank, step)
-        if plan.strikes(Fault.EXCEPTION, rank, step):
-            features = features[:, :-1]
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(features), targets)
-        firstfault.event(names.COLLECTIVE, entered(step))
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        time.sleep(max(0.0, plan.step_s - (time.monotonic() - began)))
-        firstfault.log({"loss": loss, "grad_norm": norm, "step_time": time.monotonic() - began}, step=step)
+class Training:
+    """Model, optimizer and a loader whose workers run: all that takes long to start belongs to the phase init."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        torch.manual_seed(0)
+        self.plan = plan
+        self.rank = rank
+        self.model = DistributedDataParallel(nn.Sequential(nn.Linear(FEATURES, 64), nn.GELU(), nn.Linear(64, 1)))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        batches = iter(DataLoader(Shard(plan, rank), batch_size=BATCH, num_workers=1))
+        self.batches = itertools.chain([next(batches)], batches)
+
+    def run(self) -> None:
+        """One batch, one backward pass with its all-reduce, one update a step."""
+        for step, (features, targets) in enumerate(self.batches):
+            began = time.monotonic()
+            strike(self.plan, self.rank, step)
+            if self.plan.strikes(Fault.EXCEPTION, self.rank, step):
+                features = features[:, :-1]
+            self.optimizer.zero_grad()
+            loss = nn.functional.mse_loss(self.model(features), targets)
+            firstfault.event(names.COLLECTIVE, entered(step))
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            time.sleep(max(0.0, self.plan.step_s - (time.monotonic() - began)))
+            firstfault.log({"loss": loss, "grad_norm": norm, "step_time": time.monotonic() - began}, step=step)
 
 
 def main() -> None:
@@ -93,8 +102,9 @@ def main() -> None:
         if plan.fault is Fault.CONFIG:
             print("devices", os.environ["CUDA_VISIBLE_DEVICES"].split(","))
         dist.init_process_group("gloo", timeout=timedelta(seconds=plan.collective_timeout_s))
+        training = Training(plan, dist.get_rank())
     with firstfault.phase("train"):
-        train(plan, dist.get_rank())
+        training.run()
     dist.barrier()
     dist.destroy_process_group()
     firstfault.shutdown()
