@@ -170,6 +170,8 @@ def hurting() -> Iterator[tuple[str, str]]:
     yield "escapes", "\x1b]" * (size // 2)
     yield "json", '{"message": "' + "[" * size + '"}'
     yield "missing ranks", "missing ranks: " + "1, " * (size // 3)
+    yield "native frames", "#1 " + "a( " * (size // 3)
+    yield "native arguments", "frame #1: " + "f<(" * (size // 3)
     yield "quotes", "'" * size
     yield "half messages", "RuntimeError: " + "RuntimeError: " * (size // 14)
 

@@ -270,7 +270,7 @@ def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, Told, list[
     if found is None:
         return "", Told(type=""), []
     symptom, first = found
-    told = Told(type=first.reading.pattern, message=first.text)
+    told = Told(type=first.reading.pattern, message=first.text, frames=first.native[::-1])
     others: list[Told] = []
     for seen in log.seen:
         if seen.crash is None:

@@ -198,4 +198,4 @@ def _told(seen: Seen) -> model.ExceptionInfo:
 
 def _identity(seen: Seen) -> model.Fingerprint:
     """An exception's own fingerprint; of a line, its pattern and parameterised text."""
-    return seen.reading.fingerprint if seen.crash is not None else fingerprint(seen.reading.pattern, seen.text, ())
+    return seen.reading.fingerprint if seen.crash is not None else fingerprint(seen.reading.pattern, seen.text, seen.native[::-1])

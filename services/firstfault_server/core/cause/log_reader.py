@@ -8,9 +8,11 @@ from typing import Final
 
 import msgspec
 
+from firstfault.stack import Frame
 from firstfault_server.core import model
 from firstfault_server.core.cause.text import TextReader, TextReading
 from firstfault_server.core.grouping.crash import Crash
+from firstfault_server.core.grouping.native import MOST_NATIVE, native_frame
 from firstfault_server.core.grouping.parse import CrashParser
 from firstfault_server.core.grouping.prefix import Prefixed, Prefixes
 from firstfault_server.core.grouping.shapes import HEADER
@@ -23,6 +25,8 @@ MOST_STREAMS: Final = 20_000
 _PROGRESS_WORDS: Final = ("step", "iter", "epoch", "batch", "%|")
 _EPOCH_NS: Final = 10**17
 """Times below are since midnight or boot: they do not compare between logs."""
+_BETWEEN: Final = 8
+"""Lines between a telling line and the native stack below it, or inside of that stack."""
 _REMEMBERED: Final = 20_000
 _DIGITS: Final = b"0123456789"
 _BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank (?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
@@ -55,6 +59,8 @@ class Seen(msgspec.Struct, kw_only=True):
     stream: str = ""
     time_ns: int | None = None
     crash: Crash | None = None
+    native: list[Frame] = []
+    """Frames of the native stack below it, innermost first."""
     count: int = 1
     step: int | None = None
     """Last step, iteration or epoch the log named before it."""
@@ -111,6 +117,8 @@ class LogReader:
         self._failed_at: int | None = None
         self._progress: list[int] = []
         self._table: dict[str, str] = {}
+        self._native: dict[str, tuple[Seen, int]] = {}
+        """Stream -> the line above a native stack that may follow, and how many other lines have come since."""
         self._step_line = ""
         """Newest line that names a step; read only when something failed."""
 
@@ -153,6 +161,8 @@ class LogReader:
         return name
 
     def _body(self, line: Prefixed, body: str, stream: str, number: int) -> None:
+        if stream in self._native and self._native_line(stream, body):
+            return
         parser = self._parsers.get(stream)
         if parser is None:
             parser = self._parsers[stream] = CrashParser()
@@ -164,6 +174,22 @@ class LogReader:
         if parser.reading:
             return
         self._line(line, body, stream, number)
+
+    def _native_line(self, stream: str, body: str) -> bool:
+        """Whether the line is a frame of the native stack that the stream prints."""
+        seen, others = self._native[stream]
+        found = native_frame(body)
+        if found is not None:
+            if len(seen.native) < MOST_NATIVE:
+                seen.native.append(found)
+            self._native[stream] = (seen, 0)
+            return True
+        if others >= _BETWEEN:
+            del self._native[stream]
+            self._busy -= 1
+        else:
+            self._native[stream] = (seen, others + 1)
+        return False
 
     def _end(self, stream: str) -> None:
         parser = self._parsers.pop(stream, None)
@@ -251,6 +277,10 @@ class LogReader:
         )
         self._alike.setdefault(key, seen)
         self._summary.seen.append(seen)
+        if reading.symptom and reading.role in ("initiating", "waiting"):
+            if stream not in self._native:
+                self._busy += 1
+            self._native[stream] = (seen, 0)
 
     def _step(self) -> int | None:
         found = _STEP.search(self._step_line[:1000])

@@ -15,7 +15,7 @@ from firstfault.stack import Frame
 from firstfault_server.core.grouping.fingerprint import joining_hashes, message_hash
 from firstfault_server.core.grouping.similarity import FrameTable, Trace, cosine, parts_of, similarity, trace_of
 
-JOIN: Final = 0.6
+JOIN: Final = 0.58
 """Least similarity that joins; chosen on labelled pairs by thread (docs/text.md)."""
 MOST_REPRESENTATIVES: Final = 4
 """Differing members that stand for a group."""
