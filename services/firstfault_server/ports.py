@@ -99,7 +99,7 @@ class ContextStore(Protocol):
         """Raises NotFound."""
 
     def events(self, query: ListQuery) -> Page[model.Event]:
-        """Search keys: run, rank, node, process, event, severity, fingerprint, symptom, attempt, trace; free text over body and exception."""
+        """Search keys: run, rank, node, process, event, severity, fingerprint, symptom, attempt, trace; free text: body, exception."""
 
     def fingerprints(self, query: ListQuery) -> Page[dict[str, Any]]:
         """Per fingerprint: fingerprint, symptom, type, message, count, first_seen_ns, last_seen_ns, runs (≤10), nodes (≤10)."""

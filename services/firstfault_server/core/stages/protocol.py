@@ -1,6 +1,7 @@
 """The shape every keyed stage has, and where each record type goes next."""
 
-from typing import Any, Final, Protocol, Sequence, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from firstfault_server.core import model
 
