@@ -130,6 +130,32 @@ def test_an_error_that_training_survived_says_so_and_comes_last() -> None:
     assert judge(read(survived + progress + last))[0].symptom == "disk_full"
 
 
+def test_what_was_survived_often_and_then_was_not_is_one_incident() -> None:
+    progress = "".join(f"step {step} loss 0.1\n" for step in range(4))
+    handled = trace("WARNING ", "TimeoutError", "storage was slow", "fetch")
+    (incident,) = judge(read((handled + progress) * 50 + handled))
+    assert (incident.symptom, incident.state) == ("python_error", "open")
+    (calm,) = judge(read((handled + progress) * 50))
+    assert calm.state == "resolved"
+
+
+def test_retries_that_were_survived_do_not_hide_the_failure() -> None:
+    steps = "".join(f"step {step} loss 0.1\n" for step in range(4))
+    retries = ("WARNING retrying: Connection reset by peer\n" + steps) * 30
+    incidents = judge(read(retries + trace("", "ZeroDivisionError", "division by zero")))
+    assert [(incident.symptom, incident.state) for incident in incidents][:1] == [("python_error", "open")]
+    assert [(incident.state, incident.page) for incident in judge(read(retries))] == [("resolved", False)]
+
+
+def test_progress_of_other_ranks_and_after_the_end_of_a_process_is_no_survival() -> None:
+    others = "".join(f"[rank0]: step {step} loss 0.1\n" for step in range(10, 20))
+    (incident,) = judge(read(trace("[rank1]: ", "KeyError", "'a'") + others))
+    assert (incident.state, incident.first_fault.rank) == ("open", 1)
+    unnamed = "".join(f"step {step} loss 0.1\n" for step in range(10, 20))
+    (incident,) = judge(read(trace("", "KeyError", "'a'", "<module>") + unnamed))
+    assert incident.state == "open"
+
+
 def test_a_progress_bar_that_is_printed_once_more_is_no_survival() -> None:
     (incident,) = judge(read(trace("", "KeyError", "'a'") + "  3%|#   | 3/99 [00:01<00:20]\n  3%|#   | 3/99 [00:02<00:20]\n"))
     assert incident.state == "open"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,7 @@ _MISSING: Final = re.compile(
 
 
 MOST_DUMPS_SHOWN: Final = 8
+MOST_EPISODES: Final = 100
 
 
 class Tabled(msgspec.Struct, kw_only=True, frozen=True):
@@ -37,12 +38,27 @@ class Tabled(msgspec.Struct, kw_only=True, frozen=True):
     advice_marks: tuple[str, ...] = ()
 
 
-class Case:
-    """One attempt of the job."""
+Episode: TypeAlias = tuple[int, int]
+"""(attempt, line of the progress that followed); the line is 0 for what nothing followed, and 1 where logs of several files meet."""
 
-    def __init__(self, logs: Sequence[LogSummary], attempt: int, tables: Tabled, dumps: Sequence[FlightDump] = ()) -> None:
+
+def episode_of(seen: Seen, logs: Sequence[LogSummary]) -> Episode:
+    """Which episode an observation belongs to. Lines of several files do not compare: there all that was survived is one episode."""
+    return seen.attempt, min(seen.survived, 1) if len(logs) > 1 else seen.survived
+
+
+def episodes_of(logs: Sequence[LogSummary]) -> list[Episode]:
+    """Episodes of a job: those that training did not survive first, then by attempt and line."""
+    found = {episode_of(seen, logs) for log in logs for seen in log.seen}
+    return sorted(found, key=lambda episode: (episode[1] > 0, episode))[:MOST_EPISODES]
+
+
+class Case:
+    """One episode: what an attempt of the job failed of, or something that it survived."""
+
+    def __init__(self, logs: Sequence[LogSummary], episode: Episode, tables: Tabled, dumps: Sequence[FlightDump] = ()) -> None:
         self.logs = logs
-        self.attempt = attempt
+        self.attempt, self.survived_at = episode
         self.tables = tables
         self.dumps = dumps
         self.observed: dict[tuple[int | None, str], RankObservation] = {}
@@ -51,22 +67,25 @@ class Case:
         self._exceptions: dict[str, model.ExceptionInfo] = {}
         self._pids: dict[str, str] = {}
         self.telling = False
-        self.survived = True
         self._gather()
+
+    @property
+    def survived(self) -> bool:
+        """Training went on."""
+        return self.survived_at > 0
 
     def _gather(self) -> None:
         ranks: set[int] = set()
         # Where a launcher's table says which rank died of a signal, its other lines about it add nothing.
+        mine = (self.attempt, self.survived_at)
         self._tabled = any(seen.reading.pattern == "exit-signal" and seen.attempt == self.attempt for log in self.logs for seen in log.seen)
         for log in self.logs:
             base = 0
             for seen in log.seen:
-                if seen.attempt != self.attempt:
+                if episode_of(seen, self.logs) != mine:
                     continue
                 base = max(base, seen.time_ns or 0)
                 self._take(log, seen, base + seen.line * 1000)
-                if seen.order not in log.recovered:
-                    self.survived = False
             ranks.update(log.ranks)
             if log.rank is not None:
                 ranks.add(log.rank)
@@ -94,7 +113,7 @@ class Case:
                     continue
                 observed.group, observed.sequence, observed.entered = standing.group, standing.sequence, standing.entered
                 if standing.entered:
-                    self.telling, self.survived = True, False
+                    self.telling = True
                     observed.faults.append(Fault(id=dump.source, kind="log", symptom="hang", role="waiting", text=told_standing(standing)))
 
     def dump_evidence(self, verdict: Verdict) -> list[model.Evidence]:
@@ -255,8 +274,8 @@ def leading_seen(log: LogSummary, tables: Tabled) -> Seen | None:
 
 
 def _leading(log: LogSummary, tables: Tabled) -> tuple[str, Seen] | None:
-    for attempt in sorted({seen.attempt for seen in log.seen}):
-        case = Case([log], attempt, tables)
+    for episode in episodes_of([log]):
+        case = Case([log], episode, tables)
         if case.telling:
             verdict, lead = case.judged()
             if lead is not None:

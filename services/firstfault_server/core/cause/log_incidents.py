@@ -11,7 +11,7 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.advice import advice_for
 from firstfault_server.core.cause.domains import cause_of
 from firstfault_server.core.cause.flight_recorder import FlightDump
-from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, one_line
+from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, episode_of, episodes_of, one_line
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Verdict
 from firstfault_server.core.cause.rhythm import rhythm_of
@@ -27,14 +27,16 @@ def incidents_of(logs: Sequence[LogSummary], tables: Tabled, dumps: Sequence[Fli
 
     Flight Recorder dumps are written when a job hangs, which ends its last attempt.
     """
-    attempts = sorted({seen.attempt for log in logs for seen in log.seen}) or [0]
+    episodes = episodes_of(logs) or [(0, 0)]
+    last = max(episodes, key=lambda episode: (episode[1] == 0, episode))
+    if dumps and last[1]:
+        last = (last[0], 0)
+        episodes.append(last)
     found: list[tuple[bool, int, model.Incident]] = []
-    for attempt in attempts:
-        case = Case(logs, attempt, tables, dumps if attempt == attempts[-1] else ())
-        if not case.telling:
-            continue
-        incident = _Builder(case).incident()
-        found.append((case.survived, attempt, incident))
+    for episode in episodes:
+        case = Case(logs, episode, tables, dumps if episode == last else ())
+        if case.telling:
+            found.append((case.survived, case.attempt, _Builder(case).incident()))
     steps: dict[tuple[str, str], list[int | None]] = {}
     merged: dict[tuple[str, str], tuple[bool, int, model.Incident]] = {}
     for survived, attempt, incident in found:
@@ -99,7 +101,7 @@ class _Builder:
             run=model.RunRef(id="", attempt=self._case.attempt + 1, world_size=None),
             number=self._case.attempt + 1,
             severity=symptom.severity,
-            page=symptom.page and not verdict.stopped,
+            page=symptom.page and not verdict.stopped and not self._case.survived,
             title=title_of(symptom, first, said),
             symptom=symptom.id,
             family=symptom.family,
@@ -117,8 +119,9 @@ class _Builder:
             opened_at=opened,
             updated_at=opened,
         )
-        if self._case.survived and any(log.recovered for log in self._case.logs):
-            line = min(log.recovered[s.order] for log in self._case.logs for s in log.seen if s.attempt == self._case.attempt)
+        if self._case.survived:
+            mine = (self._case.attempt, self._case.survived_at)
+            line = min(one.survived for log in self._case.logs for one in log.seen if episode_of(one, self._case.logs) == mine)
             incident.state, incident.resolved_at = "resolved", opened
             incident.resolved_why = f"training went on at line {line}"
         return incident

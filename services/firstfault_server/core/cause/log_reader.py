@@ -66,8 +66,8 @@ class Seen(msgspec.Struct, kw_only=True):
     """Last step, iteration or epoch the log named before it."""
     attempt: int = 0
     """How often the job had begun again before this line."""
-    level: str = ""
-    """W for warnings of glog-style lines, else empty."""
+    survived: int = 0
+    """Line of the training progress that followed it; 0: none did."""
 
     @property
     def ended(self) -> bool:
@@ -92,8 +92,6 @@ class LogSummary(msgspec.Struct, kw_only=True):
     dropped: int = 0
     """Telling lines beyond what is kept."""
     attempts: int = 1
-    recovered: dict[int, int] = {}
-    """Order of an observation -> line of the progress that followed it."""
 
 
 class LogReader:
@@ -105,7 +103,9 @@ class LogReader:
         self._summary = LogSummary(source=source, rank=rank)
         self._parsers: dict[str, CrashParser] = {}
         self._where: dict[str, Prefixed] = {}
-        self._kept: dict[tuple[str, str], int] = {}
+        self._pending: list[Seen] = []
+        """Observations since the last progress or restart."""
+        self._order = 0
         self._alike: dict[tuple[str, str], Seen] = {}
         self._silent: set[bytes] = set()
         self._ranks: set[int] = set()
@@ -115,6 +115,8 @@ class LogReader:
         self._attempt = 0
         self._busy = 0
         self._failed_at: int | None = None
+        self._failed_stream = ""
+        self._ended = False
         self._progress: list[int] = []
         self._table: dict[str, str] = {}
         self._native: dict[str, tuple[Seen, int]] = {}
@@ -210,7 +212,9 @@ class LogReader:
         text = f"{crash.type}: {crash.message}" if crash.message else crash.type
         self._keep(reading, text, crash.first_line, crash.last_line, line, stream, crash, reading.fingerprint.id)
         if reading.symptom and not crash.ignored:
-            self._failed_at, self._progress = crash.last_line, []
+            # What reached the top of the program ended the process: only a restart goes on from there.
+            ended = bool(crash.frames) and crash.frames[0].function == "<module>"
+            self._failed(crash.last_line, stream, ended)
 
     def _line(self, line: Prefixed, body: str, stream: str, number: int) -> None:
         if not body or HEADER in body:
@@ -222,20 +226,20 @@ class LogReader:
         key = _shape(body)
         if key in self._silent:
             if self._failed_at is not None:
-                self._after_failure(body, number)
+                self._after_failure(line.raw or body, number)
             return
         reading = self._reader.glance(body)
         if not reading.pattern:
             if len(self._silent) < _REMEMBERED:
                 self._silent.add(key)
             if self._failed_at is not None:
-                self._after_failure(body, number)
+                self._after_failure(line.raw or body, number)
             return
         if "kernel" in body or "NVRM" in body or reading.pattern in ("xid", "sxid", "kernel-oom-kill"):
             self._summary.kernel = True
         self._keep(reading, body, number, number, line, stream, None, reading.pattern)
-        if reading.symptom and reading.role == "initiating":
-            self._failed_at, self._progress = number, []
+        if reading.symptom and reading.role in ("initiating", "waiting", "cascade"):
+            self._failed(number, stream, ended=False)
 
     def _keep(
         self, reading: TextReading, text: str, first: int, last: int, line: Prefixed, stream: str, crash: Crash | None, alike: str
@@ -248,14 +252,18 @@ class LogReader:
         if rank is not None:
             self._ranks.add(rank)
         key = (f"r{rank}" if rank is not None else stream, f"{self._attempt}:{alike}")
-        count = self._kept.get(key, 0) + 1
-        self._kept[key] = count
-        if count > 1 and key in self._alike:
-            self._alike[key].count += 1
-            if crash is not None or count > MOST_ALIKE:
+        known = self._alike.get(key)
+        if known is not None:
+            known.count += 1
+            if known.survived:
+                # Survived before and here again: it counts from now on.
+                known.survived, known.line, known.last_line, known.step = 0, first, last, self._step()
+                self._pending.append(known)
+                return
+            if crash is not None or known.count > MOST_ALIKE:
                 self._summary.dropped += crash is None
                 return
-        if len(self._summary.seen) >= MOST_SEEN:
+        if len(self._summary.seen) >= MOST_SEEN and not self._make_room():
             self._summary.dropped += 1
             return
         when = line if line.timed else self._time
@@ -266,7 +274,7 @@ class LogReader:
             text=text[:4000],
             line=first,
             last_line=last,
-            order=len(self._summary.seen),
+            order=self._order,
             rank=rank,
             node=reading.facts.get("node", line.node),
             stream=stream,
@@ -275,8 +283,10 @@ class LogReader:
             step=self._step(),
             attempt=self._attempt,
         )
+        self._order += 1
         self._alike.setdefault(key, seen)
         self._summary.seen.append(seen)
+        self._pending.append(seen)
         if reading.symptom and reading.role in ("initiating", "waiting"):
             if stream not in self._native:
                 self._busy += 1
@@ -301,6 +311,11 @@ class LogReader:
             text = f"rank {rank[0]} ended with exit code {code[0]}"
             self._keep(reading, text, number, number, placed, f"r{rank[0]}", None, "exit")
 
+    def _failed(self, number: int, stream: str, ended: bool) -> None:
+        self._failed_at, self._progress = number, []
+        self._failed_stream = stream
+        self._ended = ended
+
     def _again(self, number: int) -> None:
         """The job begins again: what follows is another attempt."""
         if self._summary.seen and self._failed_at is not None and number > self._failed_at:
@@ -308,22 +323,31 @@ class LogReader:
                 self._end(stream)
             self._attempt += 1
             self._failed_at = None
+            self._pending = []
 
     def _after_failure(self, text: str, number: int) -> None:
         """Training that goes on after an error: the error was survived, or the job was started again."""
         lowered = text[:1000].lower()
-        if not any(word in lowered for word in _PROGRESS_WORDS) or self._failed_at is None or number <= self._failed_at:
+        if self._ended or self._failed_at is None or number <= self._failed_at or not any(word in lowered for word in _PROGRESS_WORDS):
             return
         found = _PROGRESS.search(lowered)
-        if found is None:
+        if found is None or (self._failed_stream and self._stream(self._prefixes.split(text)) != self._failed_stream):
             return
         self._progress.append(int(found["named"] or found["bar"]))
         if len(self._progress) >= 3 and self._progress[-1] > self._progress[-3]:
-            for seen in self._summary.seen:
-                if seen.attempt == self._attempt:
-                    self._summary.recovered.setdefault(seen.order, number)
-            self._attempt += 1
+            for seen in self._pending:
+                seen.survived = number
+            self._pending = []
             self._failed_at = None
+
+    def _make_room(self) -> bool:
+        """Forget the oldest observation that training survived; False when there is none."""
+        for place, seen in enumerate(self._summary.seen):
+            if seen.survived:
+                del self._summary.seen[place]
+                self._alike = {key: kept for key, kept in self._alike.items() if kept is not seen}
+                return True
+        return False
 
 
 def _shape(text: str) -> bytes:

@@ -62,6 +62,8 @@ class Prefixed(msgspec.Struct, kw_only=True):
     """A line without its prefixes."""
 
     body: str
+    raw: str = ""
+    """The line with its prefixes."""
     rank: int | None = None
     node: str = ""
     process: str = ""
@@ -100,7 +102,7 @@ class Prefixes:
         if "\r" in text:
             text = text.rstrip("\r")
             text = text[text.rfind("\r") + 1 :]
-        found = Prefixed(body=text)
+        found = Prefixed(body=text, raw=line)
         if self._labelled and (label := _LABEL.match(text)) is not None:
             found.rank = int(label["rank"])
             text = text[label.end() :]
