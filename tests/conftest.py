@@ -1,11 +1,14 @@
-"""What every test starts from: no settings of the person who runs it, and generated cases that are the same each time."""
+"""What every test starts from: no settings of the person who runs it, generated cases that are the same each time, real servers."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-KEPT = {"FIRSTFAULT_SOAK"}
+from deploy.native.servers.shared import shared
+
+KEPT = {"FIRSTFAULT_CACHE", "FIRSTFAULT_SOAK"}
 """Settings of the tests themselves."""
 
 # No deadline: the machine may be busy. `make soak` looks further, and elsewhere each time.
@@ -19,3 +22,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("FIRSTFAULT_", "OTEL_")) and name not in KEPT:
             del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Kafka node that all workers of this run share; it ends with the last of them. Tests use topics of their own."""
+    base = tmp_path_factory.getbasetemp()
+    with shared("kafka", (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kafka") as address:
+        yield address

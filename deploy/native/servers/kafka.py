@@ -1,0 +1,130 @@
+"""One Kafka node (KRaft: broker and controller in one process) in a folder of its own."""
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from deploy.native.servers.jars import fetch
+from deploy.native.servers.process import Process, ServerFailed, find_java, free_ports
+
+JAVA: Final = 17
+START_S: Final = 120.0
+TRIES: Final = 3
+READY: Final = "Kafka Server started"
+LOGGING: Final = Path(__file__).with_name("kafka-log4j2.properties")
+JVM: Final = ("-Djava.awt.headless=true", "-XX:+ExitOnOutOfMemoryError", "-XX:MaxDirectMemorySize=128m")
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Half the processor time at the start; slower after a minute of full load."""
+STEADY: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+PROPERTIES: Final = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    # There is one node only, and the default of 50 partitions for an internal topic is for large clusters.
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.max.timeout.ms": 900_000,
+    # Until this has passed the controller refuses a node that was killed and comes back.
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 500,
+    # The default takes 128 MB of a heap that is not much larger.
+    "log.cleaner.dedupe.buffer.size": 16 << 20,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "background.threads": 4,
+    "log.segment.bytes": 128 << 20,
+    "log.retention.check.interval.ms": 30_000,
+}
+
+
+class Kafka:
+    """A node that keeps its data and its ports over restarts."""
+
+    def __init__(self, folder: Path, *, port: int = 0, heap: str = "256m", quick: bool = True) -> None:
+        """`port` 0 takes free ones; otherwise the controller listens on the next port. `quick` starts faster and runs slower."""
+        self._folder, self._heap, self._quick = folder, heap, quick
+        self._chosen = bool(port)
+        self._ports = (port, port + 1)
+        self._process: Process | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients."""
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process is not None and self._process.alive else None
+
+    def start(self) -> None:
+        """Return when it takes requests. Raises ServerFailed."""
+        jars = fetch("kafka")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in reversed(range(TRIES)):
+            if not self._chosen:
+                first, second = free_ports(2)
+                self._ports = (first, second)
+            try:
+                self._start(jars)
+            except ServerFailed as error:
+                # Somebody else may take a port between its choice and the start.
+                if left and not self._chosen and "Address already in use" in str(error):
+                    continue
+                raise
+            self._chosen = True
+            return
+
+    def _start(self, jars: Path) -> None:
+        config = self._folder / "server.properties"
+        log = self._folder / "server.log"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8")
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format(jars, config)
+        options = [*JVM, *(QUICK if self._quick else STEADY), "-Xms64m", f"-Xmx{self._heap}"]
+        process = self._process = Process([*_java(jars, *options), "kafka.Kafka", str(config)], log)
+        process.wait_until(lambda: READY in log.read_text(encoding="utf-8", errors="replace"), START_S, "Kafka")
+
+    def stop(self) -> None:
+        """End in order: logs are flushed, the next start is quick."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """End at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _properties(self) -> dict[str, object]:
+        client, controller = (f"127.0.0.1:{port}" for port in self._ports)
+        return PROPERTIES | {
+            "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{client}",
+            "controller.quorum.bootstrap.servers": controller,
+            "log.dirs": self._folder / "data",
+        }
+
+    def _format(self, jars: Path, config: Path) -> None:
+        # A leading "-" would be read as an option.
+        identity = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).rstrip(b"=").decode()
+        command = [*_java(jars, *QUICK, "-Xmx128m", "-Dlog4j2.level=WARN"), "kafka.tools.StorageTool", "format"]
+        command += ["--cluster-id", identity, "--config", str(config), "--standalone"]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if done.returncode != 0:
+            raise ServerFailed(f"Kafka's data folder could not be formatted:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def _java(jars: Path, *options: str) -> list[str]:
+    return [find_java(JAVA), *options, f"-Dlog4j2.configurationFile={LOGGING}", "-cp", f"{jars}/*"]

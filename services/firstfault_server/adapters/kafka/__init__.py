@@ -1,0 +1,8 @@
+"""The input log and the topics of the distributed service, over Kafka."""
+
+from firstfault_server.adapters.kafka.connection import Connection
+from firstfault_server.adapters.kafka.cursor import Cursor
+from firstfault_server.adapters.kafka.log import TOPIC, KafkaLog
+from firstfault_server.adapters.kafka.topics import TOPICS, Change, Topic, ensure_topics
+
+__all__ = ["TOPIC", "TOPICS", "Change", "Connection", "Cursor", "KafkaLog", "Topic", "ensure_topics"]

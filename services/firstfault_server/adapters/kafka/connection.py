@@ -1,0 +1,60 @@
+"""How the Kafka clients connect, and what their errors mean to the service."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
+
+from firstfault_server.ports import StoreUnavailable
+
+REQUEST_S: Final = 10.0
+"""How long a question to the cluster may take before the cluster counts as unavailable."""
+
+REASONS: Final[Mapping[str, str]] = {
+    "UNKNOWN_TOPIC_OR_PART": "the topic does not exist; run `firstfault migrate`",
+    "_UNKNOWN_TOPIC": "the topic does not exist; run `firstfault migrate`",
+    "_UNKNOWN_PARTITION": "the topic does not have this partition; run `firstfault migrate`",
+    "TOPIC_AUTHORIZATION_FAILED": "the account may not use the topic",
+    "SASL_AUTHENTICATION_FAILED": "the account or its password was refused",
+    "_AUTHENTICATION": "the account or its password was refused",
+    "_ALL_BROKERS_DOWN": "no broker can be reached",
+    "_TRANSPORT": "no broker can be reached",
+    "_MSG_TIMED_OUT": "no broker took the record in time",
+    "_TIMED_OUT": "no answer in time",
+    "_QUEUE_FULL": "too much waits to be sent",
+    "NOT_ENOUGH_REPLICAS": "too few replicas are in sync",
+    "MSG_SIZE_TOO_LARGE": "a record is larger than max.message.bytes of the topic",
+    "KAFKA_STORAGE_ERROR": "a broker cannot write to its disk",
+}
+
+
+class Connection(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the cluster is and how to get in."""
+
+    bootstrap: str
+    """HOST:PORT, several with commas."""
+    security: dict[str, str] = {}
+    """Options of librdkafka as they are, for instance `security.protocol`, `sasl.username`, `ssl.ca.location`."""
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Configuration of a client; underscores in names stand for dots."""
+        base: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "firstfault",
+            "socket.keepalive.enable": True,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            # Faults show in the answers to what was asked; each client reporting them again would only repeat it.
+            "log_level": 2,
+            "logger": logging.getLogger("firstfault_server.adapters.kafka"),
+        }
+        return base | self.security | {name.replace("_", "."): value for name, value in more.items()}
+
+    def unavailable(self, error: KafkaException | KafkaError, doing: str) -> StoreUnavailable:
+        """The error as the ports know it. `doing` completes "Kafka cannot …"."""
+        cause = error.args[0] if isinstance(error, KafkaException) else error
+        if not isinstance(cause, KafkaError):
+            return StoreUnavailable(f"Kafka at {self.bootstrap} cannot {doing}: {cause}")
+        return StoreUnavailable(f"Kafka at {self.bootstrap} cannot {doing}: {REASONS.get(cause.name(), cause.str())} ({cause.name()})")
