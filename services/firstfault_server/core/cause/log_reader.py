@@ -102,6 +102,7 @@ class LogReader:
         self._prefixes = Prefixes(labelled)
         self._summary = LogSummary(source=source, rank=rank)
         self._parsers: dict[str, CrashParser] = {}
+        self._frames: dict[tuple[str, str, str], Frame] = {}
         self._where: dict[str, Prefixed] = {}
         self._pending: list[Seen] = []
         """Observations since the last progress or restart."""
@@ -167,7 +168,7 @@ class LogReader:
             return
         parser = self._parsers.get(stream)
         if parser is None:
-            parser = self._parsers[stream] = CrashParser()
+            parser = self._parsers[stream] = CrashParser(self._frames)
         was = parser.busy
         for crash in parser.feed(body, number, line.marked):
             self._crash(crash, line, stream)

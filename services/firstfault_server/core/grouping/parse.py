@@ -19,8 +19,13 @@ MOST_FRAMES: Final = 200
 """Frames kept of one stack, half from each end."""
 MOST_CONTINUATION: Final = 60
 """Lines that a message may run on."""
+MOST_KNOWN: Final = 20_000
 LONGEST_MESSAGE: Final = 8192
 """Characters kept of a message."""
+
+
+_SOURCE: Final = "    "
+_SOURCE_INDENT: Final = len(_SOURCE)
 
 
 class _Open(msgspec.Struct, kw_only=True):
@@ -44,7 +49,9 @@ class _Open(msgspec.Struct, kw_only=True):
 class CrashParser:
     """Push parser over one stream: `feed` a line, get the exceptions that became complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[tuple[str, str, str], Frame] | None = None) -> None:
+        """`known`: frames made before, shared by the parsers of one log; ranks mostly print the same ones."""
+        self._known = known if known is not None else {}
         self._open: _Open | None = None
         self._done: Crash | None = None
         """Named, its message may go on."""
@@ -152,6 +159,8 @@ class CrashParser:
             return
         if self._frame(current, text, bare):
             return
+        if current.style == "python" and current.frames and current.indent < _SOURCE_INDENT and text.startswith(_SOURCE):
+            return  # a source line, or marks below one
         if shapes.MARKERS.match(text) or shapes.ELISION.match(text) or (current.style != "python" and shapes.NUMBERED.match(text)):
             return
         if bare.startswith(('"""', "'''")):
@@ -219,7 +228,13 @@ class CrashParser:
         if function.endswith(")") and "(" in function:
             function = function[: function.index("(")]
         current.since_frame = 0
-        current.frames.append(frame(file, function[:200], int(line)))
+        key = (file, function, line)
+        made = self._known.get(key)
+        if made is None:
+            made = frame(file, function[:200], int(line))
+            if len(self._known) < MOST_KNOWN:
+                self._known[key] = made
+        current.frames.append(made)
         if len(current.frames) > MOST_FRAMES:
             del current.frames[MOST_FRAMES // 2]
 
