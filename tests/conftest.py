@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,8 +26,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Kafka node that all workers of this run share; it ends with the last of them. Tests use topics of their own."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run see."""
     base = tmp_path_factory.getbasetemp()
-    with shared("kafka", (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kafka") as address:
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def kafka_address(shared_folder: Path) -> Iterator[str]:
+    """A Kafka node that all workers of this run share; it ends with the last of them. Tests use topics of their own."""
+    with shared("kafka", shared_folder / "kafka") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_address(shared_folder: Path) -> Iterator[str]:
+    """An Elasticsearch node that all workers of this run share; it ends with the last of them. Tests use indices of their own."""
+    with shared("elasticsearch", shared_folder / "elasticsearch") as address:
         yield address

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from deploy.native.servers.elasticsearch import Elasticsearch
 from deploy.native.servers.kafka import Kafka
 from deploy.native.servers.process import ServerFailed
 
@@ -42,7 +43,7 @@ class Server(Protocol):
         """End it in order."""
 
 
-SERVERS: Final[Mapping[str, Callable[[Path], Server]]] = {"kafka": Kafka}
+SERVERS: Final[Mapping[str, Callable[[Path], Server]]] = {"elasticsearch": Elasticsearch, "kafka": Kafka}
 
 
 @contextmanager
