@@ -196,7 +196,7 @@ class Lifecycle:
     def child_raised(self, error: BaseException, name: str) -> None:
         """An exception ends this child of `multiprocessing`."""
         client = self.reporting()
-        if client is not None:
+        if client is not None and not client.ended:
             client.exception(error, "multiprocessing", fatal=True, thread=name)
             client.ends("failed", 1, "excepthook", _one_line(error))
 
@@ -204,6 +204,8 @@ class Lifecycle:
         """This child of `multiprocessing` ends; no `atexit` will run."""
         client = self.client
         if client is not None:
+            if not client.ended and code and code == self._status.code and self._status.handling is not None:
+                client.handled_before_exit(self._status.handling)
             client.ends("finished" if code == 0 else "failed", code, "atexit", "" if code == 0 else f"exit status {code}")
             client.stop()
 
