@@ -13,7 +13,7 @@ from firstfault_server.core import model
 from firstfault_server.core.documents import rfc3339
 
 SHOWN_EVIDENCE: Final = 8
-LONGEST_EVIDENCE: Final = 180
+LONGEST_EVIDENCE: Final = 240
 _COLOURS: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _ROLE_WORDS: Final = {
     "initiating": "failed first",

@@ -44,6 +44,7 @@ def test_a_python_error_behind_watchdogs_is_first_and_the_watchdogs_wait() -> No
     assert incident.first_fault.exception is not None
     assert incident.first_fault.exception.type == "ZeroDivisionError"
     assert incident.evidence[0].source == "job.log:4"
+    assert incident.evidence[0].text == "ZeroDivisionError: division by zero at /w/train.py:9 in step"
 
 
 def test_the_rank_that_does_not_wait_is_waited_for() -> None:

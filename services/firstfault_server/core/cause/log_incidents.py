@@ -148,7 +148,7 @@ class _Builder:
                 model.Evidence(
                     id=f"{log.source}:{line}",
                     kind=kind,
-                    text=self._said(seen.text) + (f" (x{seen.count})" if seen.count > 1 else ""),
+                    text=self._said(seen.text) + _place(seen) + (f" (x{seen.count})" if seen.count > 1 else ""),
                     rank=rank,
                     node=seen.node,
                     time=seen.time_ns if seen.time_ns and seen.time_ns > 10**17 else None,
@@ -187,6 +187,15 @@ class _Builder:
         if any(log.dropped for log in self._case.logs):
             absent.append(f"{sum(log.dropped for log in self._case.logs)} further lines like those shown")
         return absent
+
+
+def _place(seen: Seen) -> str:
+    """Where an exception was raised: the innermost frame of one's own code, else the innermost of all."""
+    frames = seen.crash.frames if seen.crash is not None else []
+    if not frames:
+        return ""
+    frame = next((one for one in reversed(frames) if one.in_app), frames[-1])
+    return f" at {frame.file[-200:]}:{frame.line} in {frame.function}"
 
 
 def _told(seen: Seen) -> model.ExceptionInfo:
