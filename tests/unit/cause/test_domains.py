@@ -2,8 +2,8 @@
 
 import pytest
 
-from firstfault_server.core.cause.domains import DOMAINS, cause_of
-from firstfault_server.tables import load_taxonomy
+from firstfault_server.core.cause.domains import DOMAINS, SURROUNDINGS, cause_of, surroundings
+from firstfault_server.tables import load_tables, load_taxonomy
 
 TAXONOMY = load_taxonomy()
 
@@ -24,3 +24,17 @@ def test_evidence_moves_a_domain_that_the_prior_does_not_name() -> None:
 def test_without_a_domain_of_half_the_probability_it_is_unknown() -> None:
     assert cause_of("loss_spike", [], TAXONOMY).domain == "unknown"
     assert cause_of("gpu_lost", [], TAXONOMY).domain == "infrastructure"
+
+
+def test_surroundings_move_the_cause_and_a_hardware_fact_explains_the_rest() -> None:
+    assert surroundings() == []
+    assert surroundings(scope="all") == [SURROUNDINGS["all ranks alike"]]
+    assert surroundings(fact=True, scope="all") == [SURROUNDINGS["hardware fact"]]
+    alone = cause_of("cuda_oom", surroundings(), TAXONOMY).domains["infrastructure"]
+    shared = cause_of("cuda_oom", surroundings(other_process=True), TAXONOMY).domains["infrastructure"]
+    assert shared > 2 * alone
+
+
+def test_every_pattern_moves_domains_that_exist() -> None:
+    patterns = load_tables().patterns.patterns
+    assert {domain for row in patterns for domain in row.domains} <= set(DOMAINS)

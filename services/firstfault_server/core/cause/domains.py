@@ -13,6 +13,26 @@ DECIDED: Final = 0.5
 """Below this the domain is reported as unknown."""
 
 
+SURROUNDINGS: Final[Mapping[str, Mapping[str, float]]] = {
+    "hardware fact": {"infrastructure": 2.0},
+    "all ranks alike": {"workload": 0.7},
+    "one node alone": {"infrastructure": 0.5},
+    "memory held by another process": {"infrastructure": 1.5},
+}
+"""Log-odds that what surrounds a failure adds, beside those its patterns carry (`domains` in patterns.yaml): judgement, not fitted."""
+
+
+def surroundings(*, fact: bool = False, scope: str = "rank", other_process: bool = False) -> list[Mapping[str, float]]:
+    """What the surroundings of a failure say about whose problem it is."""
+    holds = {
+        "hardware fact": fact,
+        "all ranks alike": scope == "all" and not fact,
+        "one node alone": scope == "node" and not fact,
+        "memory held by another process": other_process,
+    }
+    return [SURROUNDINGS[name] for name, true in holds.items() if true]
+
+
 def cause_of(
     symptom: str,
     evidence: Sequence[Mapping[str, float]],

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import advice_for
-from firstfault_server.core.cause.domains import cause_of
+from firstfault_server.core.cause.domains import cause_of, surroundings
 from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, episode_of, episodes_of, one_line
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
@@ -93,7 +93,10 @@ class _Builder:
             said = verdict.why
         identity = _identity(seen) if seen is not None else model.Fingerprint()
         opened = first.time or 0
-        reading_domains = [seen.reading.domains] if seen is not None else []
+        reading_domains: list[Mapping[str, float]] = [seen.reading.domains] if seen is not None else []
+        # Waiting alike says nothing about whose problem it is.
+        scope = verdict.scope if verdict.certain else "rank"
+        reading_domains += surroundings(fact=verdict.fact is not None, scope=scope, other_process="other_process" in facts)
         incident = model.Incident(
             id=hashlib.sha256(f"{self._case.attempt}\n{symptom.id}\n{identity.id}".encode()).hexdigest()[:24],
             revision=1,
