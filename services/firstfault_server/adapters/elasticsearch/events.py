@@ -1,0 +1,229 @@
+"""ContextStore on Elasticsearch: events with full text, dead letters."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firstfault_server.adapters.elasticsearch.ageing import Ageing
+from firstfault_server.adapters.elasticsearch.bulk import Refused, create
+from firstfault_server.adapters.elasticsearch.connection import Connection
+from firstfault_server.adapters.elasticsearch.documents import Document, dead_letter_document, document_id, event_document, unpack
+from firstfault_server.adapters.elasticsearch.query import Query, compile_query, in_attempts
+from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS, Family, is_prepared
+from firstfault_server.core import fingerprints, model, search_fields
+from firstfault_server.core.keyset import start_key
+from firstfault_server.core.search import Term
+from firstfault_server.core.search_match import bounds
+from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page, StoreUnavailable
+
+TEXTS: Final = ("words.body", "words.exception")
+NEWEST_FIRST: Final = [{"time_ns": "desc"}, {"id": "desc"}]
+BUCKETS: Final = 1000
+RUNS: Final = 200
+
+
+class ElasticsearchContextStore:
+    """Events in an index for each day of receipt, searched newest first."""
+
+    def __init__(self, connection: Connection, incidents: IncidentStore, *, refresh: bool = False) -> None:
+        """`incidents` knows the runs, which say what attempt an event belongs to. `refresh` makes writes visible at once, at a cost;
+        else within a second."""
+        self._connection, self._incidents, self._refresh = connection, incidents, refresh
+        self._client = connection.client()
+        self._ageing = Ageing(self._client, connection)
+        self._prepared = False
+
+    # ---- writing ---------------------------------------------------------------------------------------------------------
+
+    def write_events(self, events: Sequence[model.Event]) -> None:
+        """Insert; an id that is there already stays as it is. What the index refuses becomes a dead letter."""
+        fresh: dict[str, tuple[Document, model.Event]] = {}
+        for event in events:
+            document = event_document(event)
+            fresh.setdefault(document.id, (document, event))
+        # `create` tells only within one day; an event that was sent again on another day is found here.
+        for known in self._known(list(fresh)):
+            del fresh[known]
+        refused = self._create(EVENTS, [document for document, _ in fresh.values()])
+        self.write_dead_letters([_dead_letter(each, fresh[each.document.id][1]) for each in refused])
+
+    def write_dead_letters(self, letters: Sequence[model.DeadLetter]) -> None:
+        """Keep what could not be used."""
+        refused = self._create(DEAD_LETTERS, [dead_letter_document(letter) for letter in letters])
+        if refused:
+            raise StoreUnavailable(f"Elasticsearch at {self._connection.url} refuses dead letters: {refused[0].reason}")
+
+    def _create(self, family: Family, documents: Sequence[Document]) -> list[Refused]:
+        if not documents:
+            return []
+        if not self._prepared:
+            with self._connection.asking("tell its index templates"):
+                self._prepared = is_prepared(self._client, self._connection.prefix)
+            if not self._prepared:
+                raise StoreUnavailable(f"Elasticsearch at {self._connection.url} lacks our index templates; run `firstfault migrate`")
+        return create(self._client, self._connection, family, documents, refresh=self._refresh)
+
+    def _known(self, ids: Sequence[str]) -> Iterator[str]:
+        for start in range(0, len(ids), BUCKETS):
+            asked = ids[start : start + BUCKETS]
+            yield from (hit["_id"] for hit in self._search(EVENTS, query={"ids": {"values": asked}}, size=len(asked), source=False))
+
+    # ---- reading ---------------------------------------------------------------------------------------------------------
+
+    def event(self, tenant: str, event_id: str) -> model.Event:
+        """Raises NotFound."""
+        hits = self._search(EVENTS, query={"ids": {"values": [document_id(tenant, event_id)]}}, size=1, source_includes=["record"])
+        if not hits:
+            raise NotFound(f"no event {event_id!r}")
+        return self._with_attempts([_event(hits[0])])[0]
+
+    def events(self, query: ListQuery) -> Page[model.Event]:
+        """Search keys: see `core.search_fields.EVENT`; free text over body and exception. Raises SearchError."""
+        after = start_key(query.after)
+        asked: dict[str, Any] = {"query": self._query(query), "size": query.limit + 1, "sort": NEWEST_FIRST, "source_includes": ["record"]}
+        if after is not None:
+            asked["search_after"] = list(after)
+        hits = self._search(EVENTS, **asked)
+        kept = hits[: query.limit]
+        following = list(kept[-1]["sort"]) if len(hits) > query.limit and kept else None
+        return Page(items=self._with_attempts([_event(hit) for hit in kept]), next_key=following)
+
+    def fingerprints(self, query: ListQuery) -> Page[dict[str, Any]]:
+        """Per fingerprint, latest first: fingerprint, symptom, type, message, count, first_seen_ns, last_seen_ns, runs, nodes."""
+        chosen, after = self._query(query), start_key(query.after)
+        totals = list(self._totals(chosen))
+        keys = sorted(((last, name, count, first) for name, count, first, last in totals), reverse=True)
+        rows = [key for key in keys if after is None or key[:2] < after]
+        kept = rows[: query.limit]
+        items = [self._fingerprint(chosen, name, count, first, last) for last, name, count, first in kept]
+        return Page(items=items, next_key=[kept[-1][0], kept[-1][1]] if len(rows) > query.limit and kept else None)
+
+    def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
+        """Kept dead letters, newest first."""
+        newest_first = [{"received_ns": "desc"}, {"id": "desc"}]
+        hits = self._search(DEAD_LETTERS, query={"term": {"tenant": tenant}}, size=limit, sort=newest_first, source_includes=["record"])
+        return [unpack(hit["_source"]["record"], model.DeadLetter) for hit in hits]
+
+    def prune(self, before_ns: int) -> int:
+        """Drop what was received earlier; returns how many events went."""
+        self._ageing.prune(DEAD_LETTERS, before_ns)
+        return self._ageing.prune(EVENTS, before_ns)
+
+    def extents(self) -> list[tuple[int, int]]:
+        """(end, bytes) of each day's index, oldest first: what `prune` to that time would free."""
+        return self._ageing.extents(EVENTS)
+
+    def close(self) -> None:
+        """Release the client."""
+        self._client.close()
+
+    def _search(self, family: Family, **asked: Any) -> list[dict[str, Any]]:
+        alias = family.alias(self._connection.prefix)
+        with self._connection.asking(f"search {family.name}"):
+            # Before the first record there is no index, and that is no error.
+            answer = self._client.search(index=alias, ignore_unavailable=True, track_total_hits=False, **asked)
+        self._check_whole(answer)
+        hits: list[dict[str, Any]] = answer["hits"]["hits"]
+        return hits
+
+    def _check_whole(self, answer: Any) -> None:
+        """An answer without some of the days would be a silent gap."""
+        failed = answer["_shards"]["failed"]
+        if failed or answer["timed_out"]:
+            raise StoreUnavailable(f"Elasticsearch at {self._connection.url} answered in part only: {failed} shards failed")
+
+    def _query(self, query: ListQuery) -> Query:
+        def attempt(term: Term) -> Query | None:
+            if term.key != "attempt":
+                return None
+            low, high = bounds(term, search_fields.EVENT["attempt"])
+            return in_attempts(low, high, self._runs(query.tenant))
+
+        return compile_query(query, search_fields.EVENT, TEXTS, attempt)
+
+    # ---- attempts --------------------------------------------------------------------------------------------------------
+
+    def _runs(self, tenant: str) -> Iterable[model.RunStatus]:
+        query: ListQuery | None = ListQuery(tenant=tenant, limit=RUNS)
+        while query is not None:
+            page = self._incidents.runs(query)
+            yield from page.items
+            query = None if page.next_key is None else msgspec.structs.replace(query, after=tuple(page.next_key))
+
+    def _with_attempts(self, events: list[model.Event]) -> list[model.Event]:
+        runs: dict[tuple[str, str], model.RunStatus | None] = {}
+        for event in events:
+            if event.attempt is None:
+                key = event.identity.tenant, event.identity.run
+                if key not in runs:
+                    runs[key] = self._run(*key)
+                event.attempt = search_fields.attempt_at(runs[key], event.time_ns)
+        return events
+
+    def _run(self, tenant: str, run: str) -> model.RunStatus | None:
+        try:
+            return self._incidents.run(tenant, run)
+        except NotFound:
+            return None
+
+    # ---- fingerprints ----------------------------------------------------------------------------------------------------
+
+    def _totals(self, chosen: Query) -> Iterator[tuple[str, int, int, int]]:
+        """(fingerprint, count, first, last) of each there is."""
+        sources = [{"fingerprint": {"terms": {"field": "search.fingerprint"}}}]
+        # Whole numbers of this size do not survive a metric aggregation, which counts in floating point; sorted hits are exact.
+        ends = {
+            name: {"top_hits": {"size": 1, "sort": [{"time_ns": order}], "_source": ["time_ns"]}}
+            for name, order in (("first", "asc"), ("last", "desc"))
+        }
+        after: dict[str, Any] = {}
+        while True:
+            composite = {"size": BUCKETS, "sources": sources} | ({"after": after} if after else {})
+            with self._connection.asking("count fingerprints"):
+                answer = self._client.search(
+                    index=EVENTS.alias(self._connection.prefix),
+                    ignore_unavailable=True,
+                    size=0,
+                    query=chosen,
+                    aggs={"each": {"composite": composite, "aggs": ends}},
+                )
+            self._check_whole(answer)
+            found = answer.get("aggregations", {}).get("each", {})
+            for bucket in found.get("buckets", []):
+                first, last = (bucket[name]["hits"]["hits"][0]["_source"]["time_ns"] for name in ("first", "last"))
+                yield bucket["key"]["fingerprint"], bucket["doc_count"], first, last
+            after = found.get("after_key", {})
+            if not after:
+                return
+
+    def _fingerprint(self, chosen: Query, name: str, count: int, first_ns: int, last_ns: int) -> dict[str, Any]:
+        query = {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}
+        newest = self._search(EVENTS, query=query, size=1, sort=NEWEST_FIRST, source_includes=["record"])
+        latest = self._search(
+            EVENTS, query=query, size=fingerprints.LATEST, sort=NEWEST_FIRST, source_includes=["search.run", "search.node"]
+        )
+        if not newest:
+            raise StoreUnavailable("events were dropped while they were counted; ask again")
+        places = [(_one(hit, "run"), _one(hit, "node")) for hit in latest]
+        return fingerprints.summary(_event(newest[0]), count, first_ns, last_ns, places)
+
+
+def _event(hit: dict[str, Any]) -> model.Event:
+    return unpack(hit["_source"]["record"], model.Event)
+
+
+def _one(hit: dict[str, Any], key: str) -> str:
+    values = hit["_source"].get("search", {}).get(key) or [""]
+    return str(values[0])
+
+
+def _dead_letter(refused: Refused, event: model.Event) -> model.DeadLetter:
+    return model.DeadLetter(
+        id=refused.document.id,
+        tenant=event.identity.tenant,
+        received_ns=event.received_ns,
+        reason=f"the event {event.id} cannot be stored: {refused.reason}",
+        signal="logs",
+        data=refused.document.source[: 64 << 10],
+    )
