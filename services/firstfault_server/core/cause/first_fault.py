@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from firstfault_server.core.cause import waits
 from firstfault_server.core.cause.hardware import hardware_verdict
 from firstfault_server.core.cause.observation import Fault, NodeFact, RankObservation, RoleOf, Verdict
-from firstfault_server.core.cause.own_fault import Own, Part, part_of
+from firstfault_server.core.cause.own_fault import SUDDEN, Own, Part, part_of
 from firstfault_server.core.model import SECOND_NS, ExceptionInfo, Role
 from firstfault_server.core.thresholds import Thresholds, nanoseconds
 
@@ -54,7 +54,7 @@ def _stopped(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Th
     window = nanoseconds(limits.stop_window_s)
     for seen, part in zip(ranks, parts, strict=True):
         for own in part.owns:
-            sudden = own.fault.kind in ("signal", "silence", "exit")
+            sudden = own.fault.kind in SUDDEN
             if own.time_ns - first > window or (own.time_ns - first <= KILL_GRACE_NS if sudden else own.time_ns < first):
                 return None
         if part.reaction is not None and part.reaction.time_ns + seen.skew_ns < first:
@@ -75,8 +75,10 @@ def _own(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Thresh
         return None
     first = owns[0]
     same = [own for own in owns if own.error == first.error]
-    if first.fault.kind == "silence":
-        same = [own for own in same if own.time_ns - first.time_ns <= nanoseconds(limits.together_s)]
+    # Equal text is one error whenever it is said; deaths that say nothing are alike only when they happen together.
+    if first.fault.kind in SUDDEN:
+        together_s = limits.together_s if first.fault.kind == "silence" else limits.speak_first_s
+        same = [own for own in same if own.time_ns - first.time_ns <= nanoseconds(together_s)]
     speakers = {own.index for own in same}
     known = [i for i, seen in enumerate(ranks) if not seen.never_seen]
     candidates = [rank for own in same if (rank := ranks[own.index].rank) is not None]

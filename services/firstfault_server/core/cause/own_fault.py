@@ -12,7 +12,8 @@ NOTICE_NS = SECOND_NS // 2
 """A death may be noticed this much after it happened, where a sidecar has to poll the process table."""
 QUIET_NS = 5 * SECOND_NS
 """A process that was last heard of lived on for up to this much (heartbeats come every two seconds)."""
-_SUDDEN = ("signal", "exit", "silence")
+SUDDEN = ("signal", "exit", "silence")
+"""Kinds of evidence by which a process is gone without a word."""
 _GENERIC = frozenset({"python_error", "unknown", ""})
 
 
@@ -54,9 +55,9 @@ class Part(msgspec.Struct, kw_only=True):
 def part_of(index: int, seen: RankObservation, facts: Sequence[NodeFact], limits: Thresholds) -> Part:
     """Read one observation. Facts about its process turn a bare death into what the kernel says of it."""
     part = Part()
-    texts = sorted((fault for fault in seen.faults if fault.kind not in _SUDDEN), key=lambda f: (f.time_ns, f.place, f.id))
+    texts = sorted((fault for fault in seen.faults if fault.kind not in SUDDEN), key=lambda f: (f.time_ns, f.place, f.id))
     asked = any(fault.role == "teardown" and fault.fatal for fault in texts)
-    deaths = [fault for fault in seen.faults if fault.kind in _SUDDEN and not (asked and fault.kind == "exit")]
+    deaths = [fault for fault in seen.faults if fault.kind in SUDDEN and not (asked and fault.kind == "exit")]
     reactions = [fault for fault in texts if fault.role in ("waiting", "cascade")]
     ill = seen.silent or bool(deaths)
     ended_ns = min((fault.time_ns for fault in deaths), default=0)
@@ -101,7 +102,9 @@ def _worth(own: Own) -> tuple[bool, bool, float, int, int, str]:
 
 
 def _own(index: int, seen: RankObservation, fault: Fault, trust: int) -> Own:
-    error = (fault.fingerprint or fault.symptom, "" if fault.fingerprint else fault.exception_type or fault.kind)
+    # Two exit statuses are two errors, though neither says what it was.
+    rest = fault.text if fault.kind == "exit" else fault.exception_type or fault.kind
+    error = (fault.fingerprint or fault.symptom, "" if fault.fingerprint else rest)
     return Own(
         index=index,
         fault=fault,

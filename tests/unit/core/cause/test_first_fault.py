@@ -1,6 +1,7 @@
 """The verdict over ranks: what outranks what, and when no single rank may be named."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,6 +77,30 @@ def test_a_clear_lead_names_the_first_of_several_with_the_same_error() -> None:
     assert decide(ranks).rank == 1
     close = [rank(0, text("cuda_oom", 11, fingerprint="f")), rank(1, text("cuda_oom", 10, fingerprint="f", name="x")), rank(2)]
     assert (decide(close).rank, decide(close).scope, decide(close).candidates) == (None, "group", [1, 0])
+
+
+def exited(when: float, status: str) -> Fault:
+    return Fault(id=f"exit@{when}", kind="exit", symptom="unknown", time_ns=round(when * SECOND), text=status, fatal=True)
+
+
+DEATHS: dict[str, Callable[[float], Fault]] = {
+    "exit": lambda when: exited(when, "exit status 1"),
+    "signal": lambda when: killed(when, name=f"kill@{when}"),
+}
+
+
+@pytest.mark.parametrize("kind", list(DEATHS))
+@pytest.mark.parametrize("after_s", [3.0, 10.0, 300.0])
+def test_deaths_without_a_word_are_alike_only_when_they_happen_together(kind: str, after_s: float) -> None:
+    apart = decide([rank(0, DEATHS[kind](10 + after_s)), rank(1, DEATHS[kind](10))])
+    assert (apart.rank, apart.scope, roles(apart)) == (1, "rank", {0: "teardown", 1: "initiating"})
+    together = decide([rank(0, DEATHS[kind](10.4)), rank(1, DEATHS[kind](10))])
+    assert (together.rank, together.scope, together.candidates) == (None, "all", [1, 0])
+
+
+def test_two_exit_statuses_are_two_errors() -> None:
+    verdict = decide([rank(0, exited(11.2, "exit status 1")), rank(1, exited(10, "exit status 3"))])
+    assert (verdict.rank, verdict.scope, roles(verdict)) == (1, "rank", {0: "teardown", 1: "initiating"})
 
 
 def test_different_faults_on_one_clock_are_told_apart_by_it() -> None:
