@@ -2,10 +2,13 @@
 
 import logging
 import sys
-from typing import Any, Literal, TypeAlias
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TextIO, TypeAlias
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 LogFormat: TypeAlias = Literal["console", "json"]
@@ -15,8 +18,28 @@ _SECRET_WORDS = ("secret", "authorization", "api_key", "password")
 _LATENCIES_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-def logger(level: LogLevel = "info", form: LogFormat = "console") -> FilteringBoundLogger:
-    """A logger that writes one line an event to stderr; values of keys that name a secret are masked."""
+class Lines:
+    """Writes lines to a stream. One that is gone (closed terminal, full disk) costs the line, never the caller; losses are counted."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self.lost = 0
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        with self._lock:
+            try:
+                self._stream.write(message + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):
+                self.lost += 1
+
+    log = debug = info = warn = warning = err = error = critical = exception = fatal = failure = msg
+
+
+def logger(level: LogLevel = "info", form: LogFormat = "console", lines: Lines | None = None) -> FilteringBoundLogger:
+    """A logger that writes one line an event (default: to stderr); values of keys that name a secret are masked."""
     render: Any = (
         structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
     )
@@ -29,7 +52,7 @@ def logger(level: LogLevel = "info", form: LogFormat = "console") -> FilteringBo
     if form == "json":
         processors.append(structlog.processors.format_exc_info)
     made: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        lines or Lines(sys.stderr),
         processors=[*processors, render],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )
@@ -54,6 +77,23 @@ class Bridge(logging.Handler):
         )
         details = {"exc_info": record.exc_info} if record.exc_info else {}
         write(record.getMessage(), source=record.name, **details)
+
+
+@contextmanager
+def bridged(log: FilteringBoundLogger) -> Iterator[None]:
+    """Within it the loggers of the service and of its libraries write to `log`, and to nothing else."""
+    bridge = Bridge(log)
+    loggers = [logging.getLogger(name) for name in ("firstfault_server", "asyncio", "uvicorn.error")]
+    before = [each.propagate for each in loggers]
+    for each in loggers:
+        each.addHandler(bridge)
+        each.propagate = False
+    try:
+        yield
+    finally:
+        for each, propagate in zip(loggers, before, strict=True):
+            each.removeHandler(bridge)
+            each.propagate = propagate
 
 
 def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -96,11 +136,13 @@ class AlertMetrics:
         )
 
 
-def registry() -> CollectorRegistry:
-    """A registry with process and platform figures."""
+def registry(lines: Lines) -> CollectorRegistry:
+    """A registry with process and platform figures, and the count of log lines that could not be written."""
     from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
     made = CollectorRegistry()
+    lost = Gauge("firstfault_log_lines_lost", "Log lines that could not be written.", registry=made)
+    lost.set_function(lambda: lines.lost)
     ProcessCollector(registry=made)
     PlatformCollector(registry=made)
     GCCollector(registry=made)

@@ -56,22 +56,22 @@ class Running:
 
 
 @asynccontextmanager
-async def embedded_service(settings: Settings, log: FilteringBoundLogger) -> AsyncIterator[Running]:
+async def embedded_service(settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> AsyncIterator[Running]:
     """Run the service for the length of the block. Raises StartError."""
     async with AsyncExitStack() as stack:
         try:
-            running = await _start(settings, log, stack)
+            running = await _start(settings, log, lines, stack)
         except (ports.StoreUnavailable, addresses.AddressError, SettingsError, SnapshotUnreadable, OSError) as error:
             raise StartError(str(error)) from error
         yield running
         log.info("stopping")
 
 
-async def _start(settings: Settings, log: FilteringBoundLogger, stack: AsyncExitStack) -> Running:
+async def _start(settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines, stack: AsyncExitStack) -> Running:
     wanted = {name: addresses.parse(text) for name, text in _addresses(settings).items()}
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     clock = SystemClock()
-    registry = telemetry.registry()
+    registry = telemetry.registry(lines)
     stores = open_stores(settings.data / "firstfault.sqlite", clock)
     stack.callback(stores.close)
     refuse_open_addresses(wanted.values(), stores.access)

@@ -1,7 +1,6 @@
 """`firstfault up`: the whole service in one process, until SIGTERM or SIGINT."""
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -46,20 +45,15 @@ def up(
 def _run(settings: configuration.Settings) -> None:
     import uvloop
 
-    log = telemetry.logger(settings.log_level, settings.log_format)
-    bridge = telemetry.Bridge(log)
-    for name in ("firstfault_server", "asyncio", "uvicorn.error"):
-        logging.getLogger(name).addHandler(bridge)
-        logging.getLogger(name).propagate = False
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, log))
+    lines = telemetry.Lines(sys.stderr)
+    log = telemetry.logger(settings.log_level, settings.log_format, lines)
+    with telemetry.bridged(log), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, log, lines))
     # All stores are closed. The metrics engine's own threads would take seconds to end, or may just be starting.
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(terminal.EXIT_DONE)
 
 
-async def _serve(settings: configuration.Settings, log: FilteringBoundLogger) -> None:
+async def _serve(settings: configuration.Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -71,7 +65,7 @@ async def _serve(settings: configuration.Settings, log: FilteringBoundLogger) ->
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked, number)
-    async with embedded_service(settings, log) as running:
+    async with embedded_service(settings, log, lines) as running:
         sys.stdout.write(running.ready_line + "\n")
         sys.stdout.flush()
         await stop.wait()
@@ -81,7 +75,6 @@ async def _serve(settings: configuration.Settings, log: FilteringBoundLogger) ->
 def _cut_short(log: FilteringBoundLogger) -> None:
     def end() -> None:
         log.warning("stopping took too long and was cut short; nothing acknowledged is lost", after_s=STOP_WITHIN_S)
-        sys.stderr.flush()
         os._exit(0)
 
     timer = threading.Timer(STOP_WITHIN_S, end)

@@ -120,9 +120,10 @@ except ChildProcessError:
     assert jobs.run(lines.replace("signal.signal(signal.SIGCHLD, lambda *_: os._exit(9))\n", "")) == 6
 
 
-def test_no_descriptor_of_the_job_is_kept(jobs: Jobs) -> None:
+def test_no_descriptor_of_the_job_is_kept(jobs: Jobs, receiver: Receiver) -> None:
     """Inheritable ones too: a kept pipe would keep its reader waiting after the job has ended."""
     job = jobs.start("os.set_inheritable(1, True); extra = os.open('/etc/hostname', os.O_RDONLY); time.sleep(60)")
+    receiver.wait("train.heartbeat", 2)  # by then everything is imported
     (sidecar,) = sidecars_of(job.pid)
     targets = {fd.name: str(fd.readlink()) for fd in Path(f"/proc/{sidecar}/fd").iterdir()}
     assert [targets[name] for name in ("0", "1", "2")] == ["/dev/null"] * 3
