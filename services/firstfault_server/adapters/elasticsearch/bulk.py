@@ -49,9 +49,9 @@ def _refusal(connection: Connection, family: Family, item: dict[str, Any]) -> st
     if cause:
         reason += f" ({cause.get('reason', '')})"
     if out_of_room(reason):
-        raise StorageFull(f"Elasticsearch at {connection.url} has no room for {family.name}: {reason}")
+        raise StorageFull(f"Elasticsearch at {connection.place} has no room for {family.name}: {reason}")
     if status in PASSING:
-        raise StoreUnavailable(f"Elasticsearch at {connection.url} cannot store {family.name}: {reason}")
+        raise StoreUnavailable(f"Elasticsearch at {connection.place} cannot store {family.name}: {reason}")
     return reason
 
 

@@ -1,5 +1,6 @@
 """How the stores connect to Elasticsearch, and what its errors mean to the service."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -24,6 +25,15 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
     ca_file: str = ""
     prefix: str = "firstfault"
 
+    def __repr__(self) -> str:
+        """Without secrets."""
+        return f"Connection({self.place}, prefix={self.prefix!r})"
+
+    @property
+    def place(self) -> str:
+        """The address as messages may show it: without a password in it."""
+        return re.sub(r"//[^/@]*@", "//", self.url)
+
     def client(self) -> Elasticsearch:
         """A client; it connects with the first request, and every caller's thread may use it."""
         security: dict[str, Any] = {}
@@ -40,9 +50,9 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
         try:
             yield
         except TransportError as error:
-            raise StoreUnavailable(f"Elasticsearch at {self.url} cannot {doing}: {error.message}") from error
+            raise StoreUnavailable(f"Elasticsearch at {self.place} cannot {doing}: {error.message}") from error
         except ApiError as error:
-            reason = f"Elasticsearch at {self.url} cannot {doing}: {error.message} ({error.status_code})"
+            reason = f"Elasticsearch at {self.place} cannot {doing}: {error.message} ({error.status_code})"
             if out_of_room(str(error.body)):
                 raise StorageFull(f"{reason}; free space on its disks or shorten the retention") from error
             if error.status_code in REFUSED:

@@ -52,7 +52,7 @@ class ElasticsearchContextStore:
         """Keep what could not be used."""
         refused = self._create(DEAD_LETTERS, [dead_letter_document(letter) for letter in letters])
         if refused:
-            raise StoreUnavailable(f"Elasticsearch at {self._connection.url} refuses dead letters: {refused[0].reason}")
+            raise StoreUnavailable(f"Elasticsearch at {self._connection.place} refuses dead letters: {refused[0].reason}")
 
     def _create(self, family: Family, documents: Sequence[Document]) -> list[Refused]:
         if not documents:
@@ -61,7 +61,7 @@ class ElasticsearchContextStore:
             with self._connection.asking("tell its index templates"):
                 self._prepared = is_prepared(self._client, self._connection.prefix)
             if not self._prepared:
-                raise StoreUnavailable(f"Elasticsearch at {self._connection.url} lacks our index templates; run `firstfault migrate`")
+                raise StoreUnavailable(f"Elasticsearch at {self._connection.place} lacks our index templates; run `firstfault migrate`")
         return create(self._client, self._connection, family, documents, refresh=self._refresh)
 
     def _known(self, ids: Sequence[str]) -> Iterator[str]:
@@ -131,7 +131,7 @@ class ElasticsearchContextStore:
         """An answer without some of the days would be a silent gap."""
         failed = answer["_shards"]["failed"]
         if failed or answer["timed_out"]:
-            raise StoreUnavailable(f"Elasticsearch at {self._connection.url} answered in part only: {failed} shards failed")
+            raise StoreUnavailable(f"Elasticsearch at {self._connection.place} answered in part only: {failed} shards failed")
 
     def _query(self, query: ListQuery) -> Query:
         def attempt(term: Term) -> Query | None:

@@ -38,6 +38,10 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
     security: dict[str, str] = {}
     """Options of librdkafka as they are, for instance `security.protocol`, `sasl.username`, `ssl.ca.location`."""
 
+    def __repr__(self) -> str:
+        """Without secrets."""
+        return f"Connection({self.bootstrap}, security={sorted(self.security)})"
+
     def options(self, **more: Any) -> dict[str, Any]:
         """Configuration of a client; underscores in names stand for dots."""
         base: dict[str, Any] = {

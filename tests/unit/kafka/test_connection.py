@@ -1,0 +1,34 @@
+"""How a cluster is named in messages, and what its errors mean."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from firstfault_server.adapters.kafka import Connection
+
+CONNECTION = Connection(bootstrap="one:9092", security={"security.protocol": "SASL_SSL", "sasl.password": "hunter2"})
+
+
+def test_secrets_reach_the_client_but_are_not_shown() -> None:
+    assert CONNECTION.options()["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(CONNECTION)
+
+
+def test_names_of_options_have_dots() -> None:
+    assert CONNECTION.options(linger_ms=5)["linger.ms"] == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), "run `firstfault migrate`"),
+        (KafkaError(KafkaError._MSG_TIMED_OUT), "no broker took the record in time"),
+        (KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), "the account or its password was refused"),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "CLUSTER_AUTHORIZATION_FAILED"),
+        (KafkaException("something else"), "something else"),
+    ],
+    ids=str,
+)
+def test_errors_name_the_cluster_and_the_reason(error: KafkaException | KafkaError, says: str) -> None:
+    message = str(CONNECTION.unavailable(error, "append to t"))
+    assert message.startswith("Kafka at one:9092 cannot append to t: ")
+    assert says in message
