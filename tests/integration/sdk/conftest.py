@@ -32,5 +32,8 @@ def jobs(receiver: Receiver, tmp_path: Path) -> Iterator[Jobs]:
             process.wait(5)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
     made.wait_for_sidecars()
     assert made.sidecar_errors() == ""
