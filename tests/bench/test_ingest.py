@@ -25,7 +25,7 @@ SECONDS = 10
 BOUND_POINTS_PER_S = 400_000
 """Split and decode, on one idle core; a test allows a fifth of it."""
 BOUND_TURNS = 600
-"""CPU a point in the whole service, in turns of a bare loop; some 200 were measured."""
+"""CPU a point in the whole service, in turns of a bare loop; some 270 were measured on a busy machine."""
 NOW = 1_790_000_000_000_000_000
 PER_REQUEST = len(METRICS) * POINTS_PER_METRIC
 
