@@ -33,7 +33,8 @@ def budget_s(member: Member, limits: Thresholds) -> float:
     if own is not None:
         return own
     learned = 0.0 if member.pause_p99_s is None else limits.pause_factor * member.pause_p99_s
-    return max(limits.pause_floor_s, learned)
+    # A foreign sender may report once a minute, and nothing tells its end from a hang before it counts as silent.
+    return max(limits.pause_floor_s if member.heartbeat_ns else limits.silence_plain_s, learned)
 
 
 def stall_ns(state: RunState, member: Member, limits: Thresholds) -> int:
