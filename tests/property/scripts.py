@@ -261,7 +261,17 @@ class Driver:
 
     def _fresh(self) -> KeyedStages:
         tables = self._tables
-        return KeyedStages(build_stages(self._limits, tables.taxonomy, tables.text_reader(), tables.advice))
+        return KeyedStages(
+            build_stages(
+                self._limits,
+                tables.taxonomy,
+                tables.text_reader(),
+                tables.advice,
+                codes=tables.codes,
+                frames=tables.frames,
+                advice_marks=tables.patterns.advice_marks,
+            )
+        )
 
     def play(self, scripts: Sequence[Script], until: float, arrival: Arrival | None = None) -> Outcome:
         """Everything the scripts send, then silence until `until`."""

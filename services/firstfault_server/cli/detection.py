@@ -90,7 +90,15 @@ def build_detection(
     """Everything built, nothing started. Raises SettingsError."""
     tables = load_tables()
     host = EmbeddedHost(
-        stages=build_stages(thresholds(settings), tables.taxonomy, tables.text_reader(), tables.advice),
+        stages=build_stages(
+            thresholds(settings),
+            tables.taxonomy,
+            tables.text_reader(),
+            tables.advice,
+            codes=tables.codes,
+            frames=tables.frames,
+            advice_marks=tables.patterns.advice_marks,
+        ),
         log=input_log,
         checkpoint=checkpoint,
         aggregates=aggregates,

@@ -40,7 +40,7 @@ class Told(msgspec.Struct, kw_only=True):
     frames: Sequence[Frame] = ()
 
 
-class Failure(msgspec.Struct, kw_only=True, frozen=True):
+class Failure(msgspec.Struct, kw_only=True, frozen=True, array_like=True):
     """A failure as grouping sees it."""
 
     symptom: str
@@ -61,6 +61,8 @@ class Join(msgspec.Struct, kw_only=True, frozen=True):
     why: str
     similarity: float = 1.0
     new: bool = False
+    key: str = ""
+    """The hash that was equal; empty for a join by likeness."""
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -113,29 +115,51 @@ class Groups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def join(self, failure: Failure) -> Join:
-        """Put a failure into the group it belongs to, or into a new one."""
+    def join(self, failure: Failure, name: str = "") -> Join:
+        """Put a failure into the group it belongs to, or into a new one, which gets the name where that is free."""
+        found = self.find(failure)
+        if found is None:
+            made = name if name and name not in self._groups else self._id(failure)
+            self._groups[made] = Group(id=made, symptom=failure.symptom)
+            found = Join(group=made, why="first of its kind", new=True)
+        if failure.hashes or not found.key:
+            self._remember(found.group, failure, exact=bool(found.key))
+        return found
+
+    def forget(self, group: str) -> None:
+        """Let a group go; what would have joined it begins a new one."""
+        gone = self._groups.pop(group, None)
+        if gone is None:
+            return
+        for key in gone.keys:
+            if self._exact.get((gone.symptom, key)) == group:
+                del self._exact[gone.symptom, key]
+        for representative in gone.representatives:
+            for key in _keys(representative):
+                listed = self._found_by.get((representative.symptom, key), [])
+                listed[:] = [place for place in listed if place[0] != group]
+                if not listed:
+                    self._found_by.pop((representative.symptom, key), None)
+
+    def find(self, failure: Failure) -> Join | None:
+        """Where a failure belongs among the groups known so far, without putting it there; None when to none of them."""
         for number, stack in enumerate(failure.hashes):
             known = self._exact.get((failure.symptom, stack))
             if known is not None:
-                self._remember(known, failure, exact=True)
-                return Join(group=known, why="same in-app frames" if number == 0 and len(failure.hashes) > 1 else "same stack")
+                why = "same in-app frames" if number == 0 and len(failure.hashes) > 1 else "same stack"
+                return Join(group=known, why=why, key=stack)
         if not failure.hashes:
             known = self._exact.get((failure.symptom, failure.message))
             if known is not None:
-                return Join(group=known, why="same message")
+                return Join(group=known, why="same message", key=failure.message)
         best, score = "", 0.0
         for group, representative in self._candidates(failure):
             value = similarity(failure.trace, representative.trace, at_least=max(JOIN, score))
             if value > score or (value == score and group < best):
                 best, score = group, value
         if best and score >= JOIN:
-            self._remember(best, failure, exact=False)
             return Join(group=best, why=f"alike: similarity {score:.2f}", similarity=score)
-        made = self._id(failure)
-        self._groups[made] = Group(id=made, symptom=failure.symptom)
-        self._remember(made, failure, exact=False)
-        return Join(group=made, why="first of its kind", new=True)
+        return None
 
     def _id(self, failure: Failure) -> str:
         told = "\n".join((failure.symptom, *failure.hashes, failure.message))

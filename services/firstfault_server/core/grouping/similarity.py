@@ -53,7 +53,7 @@ class FrameTable(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
         return math.log((self.documents + 1) / (self.words.get(word, 0) + 1))
 
 
-class Trace(msgspec.Struct, kw_only=True, frozen=True):
+class Trace(msgspec.Struct, kw_only=True, frozen=True, array_like=True):
     """A failure ready to be compared."""
 
     type: str

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow
+from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages import run_episodes, run_intake, run_status, run_watch
 from firstfault_server.core.stages.codec import StateCodec
@@ -24,10 +25,12 @@ class Run:
     name = "run"
     eager = False
 
-    def __init__(self, thresholds: Thresholds, taxonomy: model.Taxonomy, advice: Sequence[AdviceRow] = ()) -> None:
+    def __init__(
+        self, thresholds: Thresholds, taxonomy: model.Taxonomy, advice: Sequence[AdviceRow] = (), codes: CodeTables | None = None
+    ) -> None:
         self._limits = thresholds
         self._taxonomy = taxonomy
-        self._renderer = Renderer(thresholds, taxonomy, advice)
+        self._renderer = Renderer(thresholds, taxonomy, advice, codes or CodeTables())
         codec = StateCodec(RunState)
         self.encode, self.decode = codec.encode, codec.decode
 

@@ -1,6 +1,6 @@
 """Incidents as people and stores see them, made from episodes; a revision only when something other than the clock changed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -8,8 +8,10 @@ import msgspec
 
 from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow, advice_for
-from firstfault_server.core.cause.domains import cause_of
+from firstfault_server.core.cause.codes import CodeTables
+from firstfault_server.core.cause.domains import cause_of, surroundings
 from firstfault_server.core.cause.observation import Fault, Verdict
+from firstfault_server.core.cause.wording import memory_facts
 from firstfault_server.core.incident import OPEN
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.ids import digest
@@ -36,10 +38,11 @@ _ROLE_ORDER: Final = {"initiating": 0, "waiting": 1, "cascade": 2, "unknown": 3,
 class Renderer:
     """Turns the episodes of a run into incidents."""
 
-    def __init__(self, thresholds: Thresholds, taxonomy: model.Taxonomy, advice: Sequence[AdviceRow]) -> None:
+    def __init__(self, thresholds: Thresholds, taxonomy: model.Taxonomy, advice: Sequence[AdviceRow], codes: CodeTables) -> None:
         self._limits = thresholds
         self._taxonomy = taxonomy
         self._advice = advice
+        self._codes = codes
 
     def incidents(self, state: RunState, now_ns: int) -> list[model.Incident]:
         """New revisions of the incidents that changed."""
@@ -81,7 +84,11 @@ class Renderer:
         if pattern_text:
             evidence.insert(1, _pattern_row(state, number, pattern_text))
         pattern = verdict.fault.pattern if verdict.fault is not None else ""
-        domains = [added] if (added := _domains(state, verdict)) else []
+        facts = _facts(verdict, first, evidence, self._codes)
+        # Waiting alike says nothing about whose problem it is.
+        scope = verdict.scope if verdict.certain else "rank"
+        domains: list[Mapping[str, float]] = [_domains(state, verdict)]
+        domains += surroundings(fact=verdict.fact is not None, scope=scope, other_process="other_process" in facts)
         attempts = sorted({one.attempt for one in standing} | set(issue.last.attempts if issue is not None else []))
         return model.Incident(
             id=digest("incident", state.tenant, state.run, number),
@@ -105,7 +112,7 @@ class Renderer:
             not_seen=_not_seen(state, verdict, first),
             fingerprint=episode.fingerprint,
             impact=_impact(state, episode, members, now_ns),
-            advice=advice_for(verdict.symptom, self._advice, pattern=pattern, facts=_facts(verdict, first, evidence)),
+            advice=advice_for(verdict.symptom, self._advice, pattern=pattern, facts=facts),
             recurrences=max(len(attempts) - 1, 0),
             attempts=attempts,
             opened_at=min((one.evidence_ns for one in standing), default=now_ns) if issue is None else issue.last.opened_at,
@@ -275,10 +282,17 @@ def _domains(state: RunState, verdict: Verdict) -> dict[str, float]:
     return {}
 
 
-def _facts(verdict: Verdict, first: Member | None, evidence: Sequence[model.Evidence]) -> dict[str, str]:
+def _facts(verdict: Verdict, first: Member | None, evidence: Sequence[model.Evidence], codes: CodeTables) -> dict[str, str]:
+    """What advice may rest on."""
     facts = {"node": verdict.node or (first.node if first is not None else ""), "evidence": evidence[0].text if evidence else ""}
     if verdict.fact is not None and verdict.fact.code is not None:
         facts["xid"] = str(verdict.fact.code)
+        if (code := codes.lookup("xid", facts["xid"])) is not None:
+            facts["code_about"], facts["code_action"] = code.about, code.action
+    elif verdict.exception is not None:
+        facts.update(memory_facts(verdict.exception.message))
+    elif verdict.fault is not None:
+        facts.update(memory_facts(verdict.fault.text))
     return facts
 
 
