@@ -96,7 +96,11 @@ class ElasticsearchContextStore:
         keys = sorted(((last, name, count, first) for name, count, first, last in totals), reverse=True)
         rows = [key for key in keys if after is None or key[:2] < after]
         kept = rows[: query.limit]
-        items = [self._fingerprint(chosen, name, count, first, last) for last, name, count, first in kept]
+        described = self._latest(chosen, [name for _, name, _, _ in kept])
+        items = [
+            fingerprints.summary(event, count, first, last, places)
+            for (last, _, count, first), (event, places) in zip(kept, described, strict=True)
+        ]
         return Page(items=items, next_key=[kept[-1][0], kept[-1][1]] if len(rows) > query.limit and kept else None)
 
     def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
@@ -172,9 +176,9 @@ class ElasticsearchContextStore:
     def _totals(self, chosen: Query) -> Iterator[tuple[str, int, int, int]]:
         """(fingerprint, count, first, last) of each there is."""
         sources = [{"fingerprint": {"terms": {"field": "search.fingerprint"}}}]
-        # Whole numbers of this size do not survive a metric aggregation, which counts in floating point; sorted hits are exact.
+        # Whole numbers of this size do not survive a metric aggregation, which counts in floating point; sort values are exact.
         ends = {
-            name: {"top_hits": {"size": 1, "sort": [{"time_ns": order}], "_source": ["time_ns"]}}
+            name: {"top_hits": {"size": 1, "sort": [{"time_ns": order}], "_source": False}}
             for name, order in (("first", "asc"), ("last", "desc"))
         }
         after: dict[str, Any] = {}
@@ -191,22 +195,34 @@ class ElasticsearchContextStore:
             self._check_whole(answer)
             found = answer.get("aggregations", {}).get("each", {})
             for bucket in found.get("buckets", []):
-                first, last = (bucket[name]["hits"]["hits"][0]["_source"]["time_ns"] for name in ("first", "last"))
+                first, last = (bucket[name]["hits"]["hits"][0]["sort"][0] for name in ("first", "last"))
                 yield bucket["key"]["fingerprint"], bucket["doc_count"], first, last
             after = found.get("after_key", {})
             if not after:
                 return
 
-    def _fingerprint(self, chosen: Query, name: str, count: int, first_ns: int, last_ns: int) -> dict[str, Any]:
-        query = {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}
-        newest = self._search(EVENTS, query=query, size=1, sort=NEWEST_FIRST, source_includes=["record"])
-        latest = self._search(
-            EVENTS, query=query, size=fingerprints.LATEST, sort=NEWEST_FIRST, source_includes=["search.run", "search.node"]
-        )
-        if not newest:
-            raise StoreUnavailable("events were dropped while they were counted; ask again")
-        places = [(_one(hit, "run"), _one(hit, "node")) for hit in latest]
-        return fingerprints.summary(_event(newest[0]), count, first_ns, last_ns, places)
+    def _latest(self, chosen: Query, names: Sequence[str]) -> Iterator[tuple[model.Event, list[tuple[str, str]]]]:
+        """Of each fingerprint the latest event, and run and node of the latest ones. One request for all."""
+        if not names:
+            return
+        searches: list[dict[str, Any]] = []
+        for name in names:
+            asked = {"query": {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}, "sort": NEWEST_FIRST}
+            searches += [{}, asked | {"size": 1, "_source": ["record"]}]
+            searches += [{}, asked | {"size": fingerprints.LATEST, "_source": False, "docvalue_fields": ["search.run", "search.node"]}]
+        with self._connection.asking("describe fingerprints"):
+            alias = EVENTS.alias(self._connection.prefix)
+            answers = self._client.msearch(index=alias, ignore_unavailable=True, searches=searches)["responses"]
+        for answer in answers:
+            if "error" in answer:
+                raise StoreUnavailable(
+                    f"Elasticsearch at {self._connection.place} cannot describe fingerprints: {answer['error'].get('reason')}"
+                )
+            self._check_whole(answer)
+        for newest, latest in zip(answers[::2], answers[1::2], strict=True):
+            if not newest["hits"]["hits"]:
+                raise StoreUnavailable("events were dropped while they were counted; ask again")
+            yield _event(newest["hits"]["hits"][0]), [(_one(hit, "run"), _one(hit, "node")) for hit in latest["hits"]["hits"]]
 
 
 def _event(hit: dict[str, Any]) -> model.Event:
@@ -214,7 +230,7 @@ def _event(hit: dict[str, Any]) -> model.Event:
 
 
 def _one(hit: dict[str, Any], key: str) -> str:
-    values = hit["_source"].get("search", {}).get(key) or [""]
+    values = hit.get("fields", {}).get(f"search.{key}") or [""]
     return str(values[0])
 
 
