@@ -12,6 +12,8 @@ from firstfault_server.cli import terminal
 
 UrlOption = Annotated[str | None, typer.Option("--api-url", help="Address of the REST API.", show_default=False)]
 TIMEOUT_S = 15.0
+TRY_TIMEOUT_S = 75.0
+"""For an answer that waits for a receiver of pages: `alert_timeout_s` may be up to 60."""
 
 
 class Client:
@@ -27,16 +29,16 @@ class Client:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         # No connection outlives its request, so that nothing has to be closed when a command ends anywhere.
         limits = httpx.Limits(max_keepalive_connections=0)
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, limits=limits)
+        self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=not local, limits=limits)
 
     def get(self, path: str, accept: Sequence[int] = (), **parameters: Any) -> Any:
         """The JSON document at a path; parameters that are None are left out. `accept` names errors that are answers too."""
         given = {name: value for name, value in parameters.items() if value is not None}
         return self.request("GET", path, parameters=given, accept=accept)
 
-    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
         """Send a JSON body; returns the JSON answer."""
-        return self.request("POST", path, body=body, headers=headers)
+        return self.request("POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
     def request(
         self,
@@ -46,10 +48,12 @@ class Client:
         body: Any = None,
         headers: dict[str, str] | None = None,
         accept: Sequence[int] = (),
+        timeout_s: float = TIMEOUT_S,
     ) -> Any:
         """One request; None when the answer has no body."""
         try:
-            response = self._http.request(method, path, params=parameters, json=body, headers=headers)
+            timeout = httpx.Timeout(timeout_s, connect=TIMEOUT_S)
+            response = self._http.request(method, path, params=parameters, json=body, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:
             terminal.fail(f"cannot reach the API at {self.url}: {str(error) or type(error).__name__}", terminal.EXIT_UNREACHABLE)
         if response.is_success or response.status_code in accept:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import terminal
-from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.client import TRY_TIMEOUT_S, UrlOption, connect, segment
 
 app = terminal.application("Where pages go: add, list, test, enable, disable, remove; and what was delivered.")
 
@@ -54,7 +54,7 @@ def list_destinations(output: terminal.OutputOption = None, api_url: UrlOption =
 def test(destination: Identifier, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
     """Send a test message; exit 1 when it is not delivered."""
     client, form = connect(api_url, output)
-    document = client.post(f"/v1/destinations/{segment(destination)}/test")
+    document = client.post(f"/v1/destinations/{segment(destination)}/test", timeout_s=TRY_TIMEOUT_S)
     if form == "table":
         result = "delivered" if document["delivered"] else f"not delivered: {document['error']}"
         typer.echo(terminal.clean(f"{result} after {document['duration_s']:.2f} s"))

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from firstfault_server.cli import commands
-from firstfault_server.cli.client import Client
+from firstfault_server.cli.client import TRY_TIMEOUT_S, Client
+from firstfault_server.settings import Settings
 
 
 class Api:
@@ -114,3 +115,8 @@ def test_every_command_explains_itself_and_refuses_what_it_does_not_know(name: s
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err
+
+
+def test_a_test_message_outwaits_the_longest_time_a_receiver_may_take() -> None:
+    longest = next(part.le for part in Settings.model_fields["alert_timeout_s"].metadata if hasattr(part, "le"))
+    assert longest < TRY_TIMEOUT_S
