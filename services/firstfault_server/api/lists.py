@@ -124,14 +124,21 @@ def listing(
     ).decode()
     since_ns, until_ns = time_range(parameters.since, parameters.until, parameters.period, services.clock.now_ns())
     after: tuple[Any, ...] | None = None
-    if parameters.cursor is not None:
-        try:
-            position = cursors.decode(services.cursor_secret, bound_to, parameters.cursor)
-        except cursors.CursorError as error:
-            raise Problem(400, f"cursor: {error}", "cursor") from error
+    position = position_of(services, bound_to, parameters.cursor)
+    if position is not None:
         after, since_ns, until_ns = tuple(position.key), position.since_ns, position.until_ns
     asked = ports.ListQuery(tenant=principal.tenant, where=where, since_ns=since_ns, until_ns=until_ns, limit=parameters.limit, after=after)
     return Listing(query=asked, _bound_to=bound_to, _secret=services.cursor_secret)
+
+
+def position_of(services: Services, bound_to: str, cursor: str | None) -> cursors.Position | None:
+    """Where a page starts; None for the first one. Raises Problem 400."""
+    if cursor is None:
+        return None
+    try:
+        return cursors.decode(services.cursor_secret, bound_to, cursor)
+    except cursors.CursorError as error:
+        raise Problem(400, f"cursor: {error}", "cursor") from error
 
 
 def json_response(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -5,7 +5,7 @@ from fastapi.testclient import TestClient
 
 from firstfault_server.core import model
 from firstfault_server.core.documents import rfc3339
-from tests.contract.records import NOW_NS, SECOND_NS, event, incident
+from tests.contract.records import NOW_NS, SECOND_NS, event, incident, rollup, run
 from tests.unit.api.stand import Stand, items
 
 
@@ -126,3 +126,60 @@ def test_a_series_is_found_by_its_short_name(reader: TestClient) -> None:
     assert reader.get("/v1/runs/run-acme/metrics").json()["items"] == ["train.loss"]
     assert items(reader, "/v1/runs/run-acme/series", metric="never.sent") == []
     assert items(reader, "/v1/runs/run-acme/ranks", metric="loss")[0]["figures"]["last"] == 1.0
+
+
+# ---- numbers of a run ---------------------------------------------------------------------------------------------------
+
+
+NAMES = [f"m{number:03}" for number in range(450)] + ["x" * 3000, "x" * 3000 + "y", "\u00e9" * 1000]
+
+
+@pytest.fixture
+def wide(stand: Stand) -> Stand:
+    """A run of 450 ranks and two processes without one, that has sent many metrics."""
+    places: list[int | None] = [*range(450), None, None]
+    ranks = [model.RankStatus(rank=rank, process=f"p{number}", node="n") for number, rank in enumerate(places)]
+    stand.stores.incidents.write_runs([run(2, run="wide", ranks=ranks)])
+    each = [rollup(1, run="wide", process=f"p{number}", rank=rank, metric="train.loss") for number, rank in enumerate(places)]
+    stand.stores.aggregates.write_rollups(each + [rollup(1, run="wide", process="p0", rank=0, metric=name) for name in NAMES])
+    return stand
+
+
+def _pages(client: TestClient, path: str, **parameters: object) -> list[list[object]]:
+    pages: list[list[object]] = []
+    cursor: str | None = None
+    while not pages or cursor is not None:
+        response = client.get(path, params={**parameters, **({"cursor": cursor} if cursor else {})})
+        assert response.status_code == 200, response.text
+        pages.append(response.json()["items"])
+        cursor = response.json()["next_cursor"]
+    return pages
+
+
+@pytest.mark.parametrize("limit", [75, 151, None])
+@pytest.mark.parametrize(("path", "more"), [("metrics", {}), ("ranks", {}), ("ranks", {"metric": "loss"}), ("series", {"metric": "loss"})])
+def test_numbers_of_a_run_come_in_pages(wide: Stand, reader: TestClient, path: str, more: dict[str, str], limit: int | None) -> None:
+    pages = _pages(reader, f"/v1/runs/wide/{path}", **more, **({"limit": limit} if limit else {}))
+    assert {len(page) for page in pages[:-1]} == {limit or 200}
+    assert 0 < len(pages[-1]) <= (limit or 200)
+    found = [item for page in pages for item in page]
+    if path == "metrics":
+        assert sorted(map(str, found)) == sorted([*NAMES, "train.loss"])
+    else:
+        assert [item["process"] for item in found if isinstance(item, dict)] == [f"p{number}" for number in range(452)]
+
+
+def test_pages_of_numbers_hold_everything_once_while_data_arrives(wide: Stand, reader: TestClient) -> None:
+    first = reader.get("/v1/runs/wide/metrics", params={"limit": 100}).json()
+    wide.stores.aggregates.write_rollups([rollup(2, run="wide", process="p0", rank=0, metric=name) for name in ("a", "m099a")])
+    second = reader.get("/v1/runs/wide/metrics", params={"limit": 100, "cursor": first["next_cursor"]}).json()
+    assert first["items"] + second["items"] == [*NAMES[:100], "m099a", *NAMES[100:199]]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [("runs/run-acme/metrics", {}), ("runs/wide/ranks", {}), ("runs/wide/series", {"metric": "loss"})],
+)
+def test_a_cursor_of_numbers_is_bound_to_them(wide: Stand, reader: TestClient, path: str, parameters: dict[str, str]) -> None:
+    cursor = reader.get("/v1/runs/wide/metrics", params={"limit": 4}).json()["next_cursor"]
+    assert reader.get(f"/v1/{path}", params={**parameters, "cursor": cursor}).status_code == 400

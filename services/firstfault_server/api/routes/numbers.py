@@ -1,5 +1,6 @@
 """The numbers of a run: where its ranks stand, and what its metrics were."""
 
+import hashlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -9,28 +10,37 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import json_response, time_range
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.core.documents import Document, number, optional_time, rank_document, rfc3339
 
 router = APIRouter(prefix="/v1/runs/{run_id}", tags=["runs"])
 
 PREFIX = "train."
+MAX_PLACE = 200
 Metric = Annotated[str, Query(min_length=1, max_length=300, description="Name of a metric; `loss` finds `train.loss`.")]
 
 
 @router.get("/ranks", response_model=schemas.RankPage)
 def ranks(
-    services: WithServices, caller: Reader, run_id: str,
+    services: WithServices, caller: Reader, run_id: str, wanted: WithPart,
     metric: Annotated[str | None, Query(min_length=1, max_length=300, description="Adds this metric's figures to each rank.")] = None,
 ) -> Response:  # fmt: skip
     """Where each rank stands."""
     run = services.incidents.run(caller.tenant, run_id)
-    items = [rank_document(rank) for rank in run.ranks]
+    asked = part("ranks", wanted, caller, services, [run_id, metric])
+    page, following = asked.cut(run.ranks, lambda rank: _order(rank.rank, rank.process))
+    items = [rank_document(rank) for rank in page]
     if metric is not None:
         name = _known_name(services, caller.tenant, run_id, metric)
         figures = {row["process"]: _figures(row) for row in services.aggregates.ranks(caller.tenant, run_id, name)}
         items = [{**item, "figures": figures.get(item["process"])} for item in items]
-    return json_response({"items": items, "next_cursor": None})
+    return json_response({"items": items, "next_cursor": following})
+
+
+def _order(rank: int | None, process: str) -> tuple[bool, int, str]:
+    """Processes without a rank come last."""
+    return rank is None, rank or 0, process
 
 
 def _figures(row: Document) -> Document:
@@ -44,15 +54,22 @@ def _figures(row: Document) -> Document:
 
 
 @router.get("/metrics", response_model=schemas.MetricNames)
-def metrics(services: WithServices, caller: Reader, run_id: str) -> Response:
-    """Names of the metrics that the run has sent."""
+def metrics(services: WithServices, caller: Reader, run_id: str, wanted: WithPart) -> Response:
+    """Names of the metrics that the run has sent, in their order."""
     services.incidents.run(caller.tenant, run_id)
-    return json_response({"items": services.aggregates.metrics(caller.tenant, run_id), "next_cursor": None})
+    names = services.aggregates.metrics(caller.tenant, run_id)
+    items, following = part("metrics", wanted, caller, services, [run_id]).cut(names, _place)
+    return json_response({"items": items, "next_cursor": following})
+
+
+def _place(name: str) -> tuple[str, str]:
+    """A name's place in the list; short for every name, as it must fit into a cursor."""
+    return name[:MAX_PLACE], hashlib.sha256(name.encode()).hexdigest() if len(name) > MAX_PLACE else ""
 
 
 @router.get("/series", response_model=schemas.SeriesPage)
 def series(
-    services: WithServices, caller: Reader, run_id: str, metric: Metric,
+    services: WithServices, caller: Reader, run_id: str, metric: Metric, wanted: WithPart,
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="Only this rank.")] = None,
     since: Annotated[str | None, Query(max_length=64)] = None,
     until: Annotated[str | None, Query(max_length=64)] = None,
@@ -61,15 +78,15 @@ def series(
 ) -> Response:  # fmt: skip
     """Buckets of one metric by rank and process; times without data have none."""
     services.incidents.run(caller.tenant, run_id)
-    since_ns, until_ns = time_range(since, until, period, services.clock.now_ns())
+    times = time_range(since, until, period, services.clock.now_ns())
+    asked = part("series", wanted, caller, services, [run_id, metric, rank, since, until, period, points], times)
     name = _known_name(services, caller.tenant, run_id, metric)
     query = ports.SeriesQuery(
-        tenant=caller.tenant, run=run_id, metric=name, rank=rank, since_ns=since_ns, until_ns=until_ns, points=points
+        tenant=caller.tenant, run=run_id, metric=name, rank=rank, since_ns=asked.since_ns, until_ns=asked.until_ns, points=points
     )  # fmt: skip
-    found = services.aggregates.series(query)
-    ordered = sorted(found.items(), key=lambda item: (item[0][0] is None, item[0][0] or 0, item[0][1]))
-    items = [{"rank": of, "process": process, "points": [_point(point) for point in held]} for (of, process), held in ordered]
-    return json_response({"run": run_id, "metric": name, "items": items, "next_cursor": None})
+    page, following = asked.cut(services.aggregates.series(query).items(), lambda item: _order(*item[0]))
+    items = [{"rank": of, "process": process, "points": [_point(point) for point in held]} for (of, process), held in page]
+    return json_response({"run": run_id, "metric": name, "items": items, "next_cursor": following})
 
 
 def _known_name(services: Services, tenant: str, run_id: str, metric: str) -> str:

@@ -99,14 +99,14 @@ class RankWithFigures(Rank):
 
 
 class RankPage(Shape):
-    """All ranks of a run."""
+    """Ranks of a run."""
 
     items: list[RankWithFigures]
     next_cursor: Cursor
 
 
 class MetricNames(Shape):
-    """Metrics of a run."""
+    """Names of metrics of a run."""
 
     items: list[str]
     next_cursor: Cursor
