@@ -36,7 +36,7 @@ def demo(
     output: terminal.OutputOption = None,
 ) -> None:
     """Fail a real two-process training job on purpose; exit 1 if no incident names the rank that failed."""
-    form = terminal.choose(output or "table")
+    form = terminal.choose(output)
     signal.signal(signal.SIGTERM, _ended)
     with tempfile.TemporaryDirectory(prefix="firstfault-demo-") as folder:
         try:

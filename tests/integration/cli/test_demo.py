@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_the_demonstration_names_the_rank_that_failed() -> None:
     script = Path(sys.executable).with_name("firstfault")
-    done = subprocess.run([script, "demo", "-o", "json"], capture_output=True, text=True, env=clean_environment(), timeout=280)
+    done = subprocess.run([script, "demo"], capture_output=True, text=True, env=clean_environment(), timeout=280)
     assert done.returncode == 0, done.stderr
     (incident,) = json.loads(done.stdout)["items"]
     assert incident["first_fault"]["rank"] == 1

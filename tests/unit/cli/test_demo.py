@@ -1,10 +1,13 @@
 """The verdict of the demonstration: one incident with the right rank, or exit status 1."""
 
 import json
+import signal
+import sys
 from typing import Any
 
 import pytest
 
+from firstfault_server.cli import demo
 from firstfault_server.cli.demo import _judge
 from firstfault_server.core import model
 from firstfault_server.core.documents import incident_document
@@ -27,3 +30,21 @@ def test_only_one_incident_with_the_right_rank_will_do(ranks: list[int | None], 
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)["items"]) == len(ranks)
     assert captured.err.startswith("demo: ")
+
+
+@pytest.mark.parametrize(
+    ("terminal", "asked", "form"),
+    [(True, [], "table"), (False, [], "json"), (True, ["-o", "jsonl"], "jsonl"), (False, ["-o", "table"], "table")],
+)
+def test_only_a_terminal_gets_a_table_unasked(terminal: bool, asked: list[str], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms: list[str] = []
+
+    def judged(_folder: object, chosen: str, _stay: bool) -> int:
+        forms.append(chosen)
+        return 0
+
+    monkeypatch.setattr(demo, "_demo", judged)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    assert demo.main(asked) == 0
+    assert forms == [form]
