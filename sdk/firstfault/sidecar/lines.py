@@ -16,7 +16,7 @@ class Severity(IntEnum):
     FATAL = 21
 
 
-# First match wins. Python tracebacks are left out: the process reports its exceptions itself, with frames.
+# First match wins.
 _WORDS: tuple[tuple[Severity, tuple[str, ...]], ...] = (
     (
         Severity.FATAL,
@@ -32,7 +32,7 @@ _WORDS: tuple[tuple[Severity, tuple[str, ...]], ...] = (
         (
             r"[Ww]atchdog|Heartbeat monitor timed out|collective operation timeout|Timed out waiting|Socket Timeout",
             r"NCCL (?:ERROR|error)|nccl(?:System|Remote|Internal|UnhandledCuda)Error|unhandled (?:cuda|system) error",
-            r"CUDA error|CUDA_ERROR_|cudaError|device-side assert|uncorrectable ECC|Xid \(|HIP error|XLA:\w* error|XlaRuntimeError",
+            r"CUDA error|CUDA_ERROR_|cudaError|device-side assert\b|uncorrectable ECC|Xid \(|HIP error|XLA:\w* error|XlaRuntimeError",
             r"(?:^|[\s:)])Killed(?:$|\s)|[Oo]ut of memory|oom[-_]kill|Cannot allocate memory|No space left on device|Stale file handle",
             r"slurmstepd: error|srun: error|\*\*\* (?:STEP|JOB) |DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)",
             r"PBS: job killed|TERM_[A-Z]+LIMIT\b|TERM_PREEMPT\b|PMIX? ERROR|mpirun noticed",
@@ -43,14 +43,93 @@ _WORDS: tuple[tuple[Severity, tuple[str, ...]], ...] = (
     ),
 )
 _PATTERNS = tuple((severity, re.compile("|".join(words))) for severity, words in _WORDS)
-_TRACEBACK = re.compile(r'^(?:\[rank\d+\]:\s?)?(?:Traceback \(most recent call last\)|\s+File ".*", line \d+|\s+\^+\s*$)')
+# What torch, torchrun, mpirun and srun write before each line of a rank; one space may belong to it or to the line.
+_STREAM = re.compile(r"(?:(?:\[\w+\]|\[\d+,\d+\]<std(?:err|out)>|\d+): ?)*")
+_FRAME = re.compile(r'\s+File ".*", line \d+')
+_HEADER = re.compile(r"Traceback \(most recent call last\):")
+_GROUP_HEADER = re.compile(r"\s*\+ Exception Group Traceback \(most recent call last\):")
+_GROUP_MARGIN = re.compile(r"\s*(?:\||\+[-+]*-{4})")
+_SOURCE = re.compile(r"   |\t|\s*[\^~]+\s*$|  \[Previous line repeated ")
+# `torch.cuda.OutOfMemoryError: …`, `socket.timeout: …`; not `slurmstepd: error`, `ERROR: …`, `Killed`.
+_EXCEPTION = re.compile(r"(?:[\w<>]+\.)*(?:_*[A-Z]\w*[a-z]\w*|(?<=\.)\w*(?:error|timeout)):(?:\s|$)")
+_FOREIGN_LINES = 50
+"""Lines of others after which a traceback without a last line counts as given up."""
+_MOST_STREAMS = 256
 
 
 def severity_of(line: str) -> Severity | None:
     """How bad a line is, None for one that is not worth sending."""
-    if _TRACEBACK.match(line):
+    said = line[_stream_end(line) :]
+    if _HEADER.match(said) or _FRAME.match(said):
         return None
     return next((severity for severity, pattern in _PATTERNS if pattern.search(line)), None)
+
+
+def _stream_end(line: str) -> int:
+    found = _STREAM.match(line)
+    return found.end() if found else 0
+
+
+class TracebackReader:
+    """Tells lines of Python tracebacks from others: the process reports its exceptions itself, with frames.
+
+    A source line of a frame may hold any word that matters elsewhere, and the last line would report the exception twice. Ranks
+    that share a file have a traceback each, told apart by what their launcher writes before every line; lines of others
+    in between are no part of it.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Traceback] = {}
+
+    def covers(self, line: str) -> bool:
+        """Whether the next line of the file is part of a traceback."""
+        end = _stream_end(line)
+        stream, said = line[:end].rstrip(), line[end:]
+        if _GROUP_HEADER.match(said) or _HEADER.match(said) or (_FRAME.match(said) and not _is_native_dump(said)):
+            found = self._open.pop(stream, None) or _Traceback()
+            found.grouped = found.grouped or bool(_GROUP_HEADER.match(said))
+            found.ending = False
+            found.foreign = 0
+            self._open[stream] = found
+            if len(self._open) > _MOST_STREAMS:
+                del self._open[next(iter(self._open))]
+            return True
+        reading = self._open.get(stream)
+        if reading is None:
+            return False
+        covered = reading.covers(said)
+        if reading.over:
+            del self._open[stream]
+        return covered
+
+
+class _Traceback:
+    """A traceback that has begun."""
+
+    def __init__(self) -> None:
+        self.grouped = False
+        self.ending = False
+        """Its last line was there; indented lines may still continue the message."""
+        self.foreign = 0
+        self.over = False
+
+    def covers(self, said: str) -> bool:
+        if (self.grouped and _GROUP_MARGIN.match(said)) or _SOURCE.match(said):
+            return True
+        if self.ending:
+            self.over = True
+            return False
+        if _EXCEPTION.match(said):
+            self.ending = True
+            return True
+        self.foreign += 1
+        self.over = self.foreign > _FOREIGN_LINES
+        return False
+
+
+def _is_native_dump(frame: str) -> bool:
+    """A frame as `faulthandler` writes it, whose dump has no last line: `line 3 in f`, without a comma."""
+    return re.search(r'", line \d+ in ', frame) is not None
 
 
 def decode_line(raw: bytes) -> str:

@@ -9,7 +9,7 @@ from firstfault import conventions
 from firstfault._sidecar_config import AttributeValue
 from firstfault.redact import Redactor
 from firstfault.sidecar.handover import StderrSource
-from firstfault.sidecar.lines import RateLimit, severity_of
+from firstfault.sidecar.lines import RateLimit, TracebackReader, severity_of
 from firstfault.sidecar.records import record
 from firstfault.sidecar.send import Sender
 from firstfault.sidecar.tail import StderrTail
@@ -35,6 +35,7 @@ class StderrWatch:
         self._whereabouts = whereabouts
         self._tail = StderrTail(source.fd, source.offset) if source.fd >= 0 else None
         self._rate = RateLimit(_LINES_PER_S, _LINES_BURST)
+        self._tracebacks = TracebackReader()
         self._reading = threading.Lock()
         self._over = threading.Event()
 
@@ -84,7 +85,7 @@ class StderrWatch:
             self.status = "not_seen: unreadable"
             return
         try:
-            lines = read(self._tail)
+            lines = [line for line in read(self._tail) if not self._tracebacks.covers(line)]
             self.status = "seen"
         except OSError:
             self._tail, self.status = None, "not_seen: unreadable"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from firstfault import conventions
 from firstfault._beacon import Beacon, Cell, Exit
 from firstfault._sidecar_config import SidecarConfig
 from firstfault.sidecar import stderr, watch
@@ -197,3 +198,20 @@ def test_without_a_page_the_end_is_reported_all_the_same(stand: Stand) -> None:
     said = stand.run(Process(Status(signal=signal.SIGKILL))).exit()
     assert said["train.exit.state"] == "killed"
     assert "train.step" not in said
+
+
+def test_a_traceback_stays_in_the_tail_and_is_no_evidence_of_its_own(stand: Stand) -> None:
+    lines = [
+        "ERROR before",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        '    raise RuntimeError("CUDA error: ERROR")',
+        "RuntimeError: CUDA error: ERROR",
+        "slurmstepd: error: after",
+    ]
+    stand.stderr.write_text("\n".join(lines))
+    outbox = stand.run(Process(Status(code=1)))
+    sent = [record["body"]["stringValue"] for record in outbox.kept if record["eventName"] == "train.log"]
+    assert sent == [lines[0], lines[-1]]
+    (tail,) = [entry["value"] for record in outbox.kept for entry in record["attributes"] if entry["key"] == conventions.STDERR_TAIL]
+    assert [value["stringValue"] for value in tail["arrayValue"]["values"]] == lines
