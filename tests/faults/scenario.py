@@ -25,15 +25,15 @@ QUIET_S = 6.0
 STRIKE_STEP = 10
 
 
-def play(case: Case, start: Start, service: Service, folder: Path, run: str) -> None:
-    """Run every attempt, then look at the incidents, the pages and the run."""
+def play(case: Case, start: Start, service: Service, folder: Path, run: str) -> list[Document]:
+    """Run every attempt, then look at the incidents, the pages and the run; returns the incidents in the order in which they opened."""
     for number, plan in enumerate(case.attempts, 1):
         job = start(case, plan, folder / f"attempt-{number}", environment(case, service.endpoint, run))
         try:
             _attend(case, plan, job, service, run, number)
         finally:
             job.kill()
-    _conclude(case, service, run)
+    return _conclude(case, service, run)
 
 
 def _attend(case: Case, plan: Plan, job: Job, service: Service, run: str, attempt: int) -> None:
@@ -87,7 +87,7 @@ def _watch_hang(case: Case, job: Job, service: Service, run: str, explain: Calla
     job.terminate()
 
 
-def _conclude(case: Case, service: Service, run: str) -> None:
+def _conclude(case: Case, service: Service, run: str) -> list[Document]:
     def explain() -> str:
         return f"run: {service.run(run)}\nincidents: {_brief(service.incidents(run))}\nservice: {service.errors.read_text()[-1500:]}"
 
@@ -106,6 +106,7 @@ def _conclude(case: Case, service: Service, run: str) -> None:
     assert known["state"] in case.run_states, explain()
     assert known["attempt"] == len(case.attempts), explain()
     assert known["world_size"] == case.ranks, explain()
+    return incidents
 
 
 def quiet() -> None:
