@@ -1,7 +1,9 @@
 """People's marks: merged states, compare-and-set, repeated requests, the audit trail."""
 
+import pytest
 from fastapi.testclient import TestClient
 
+from firstfault_server.core.documents import rfc3339
 from tests.contract.records import NOW_NS, SECOND_NS
 from tests.unit.api.stand import Stand, items
 
@@ -30,6 +32,24 @@ def test_a_mute_ends_by_time_and_by_hand(stand: Stand, writer: TestClient) -> No
     assert writer.post(f"{PATH}/mute").json()["triage"]["muted_until"] is not None
     assert writer.post(f"{PATH}/mute", json={"unmute": True}).json()["triage"]["muted_until"] is None
     assert writer.post(f"{PATH}/mute", json={"unmute": True, "period": "1h"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"until": rfc3339(NOW_NS)}, "until"),
+        ({"until": rfc3339(NOW_NS - SECOND_NS)}, "until"),
+        ({"until": "1969-12-31T00:00:00Z"}, "until"),
+        ({"period": "0h"}, "period"),
+    ],
+)
+def test_a_mute_that_would_end_at_once_is_refused(stand: Stand, writer: TestClient, body: dict[str, str], field: str) -> None:
+    refused = writer.post(f"{PATH}/mute", json=body)
+    assert refused.status_code == 400
+    assert refused.json()["detail"].startswith(f"{field}: ")
+    assert writer.get(PATH).json()["triage"]["version"] == 0
+    assert stand.changed == []
+    assert writer.post(f"{PATH}/mute", json={"until": rfc3339(NOW_NS + SECOND_NS)}).status_code == 200
 
 
 def test_a_write_with_an_old_version_is_refused(writer: TestClient) -> None:

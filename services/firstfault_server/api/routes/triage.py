@@ -17,7 +17,7 @@ from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.api.writes import Answer, IdempotencyKey, IfMatch, answer, etag, wanted_version, writes_of
 from firstfault_server.core import model
-from firstfault_server.core.documents import incident_document, note_document
+from firstfault_server.core.documents import incident_document, note_document, rfc3339
 
 router = APIRouter(prefix="/v1/incidents/{incident_id}", tags=["incidents"])
 
@@ -128,6 +128,9 @@ def mute(
         until_ns = min(now_ns + parse_period(marks.period), FOREVER_NS)
 
     def change(triage: model.Triage) -> model.Triage:
+        if until_ns is not None and until_ns <= now_ns:
+            field = "period" if marks.until is None else "until"
+            raise Problem(400, f"{field}: the mute would end at once; give a time after {rfc3339(now_ns)}", "invalid")
         return msgspec.structs.replace(triage, muted_until_ns=until_ns)
 
     return _write(request, services, caller, incident_id, "unmute" if marks.unmute else "mute", marks, change, if_match, idempotency_key)
