@@ -8,6 +8,11 @@ PYTEST := $(PY) -m pytest
 # Two workers suit two cores; files stay whole so that a server started for one is shared by its tests.
 SPREAD ?= -n 2 --dist loadfile
 TESTS ?= tests
+# Recorded data is no part of this repository; where it lies beside the checkout it is found.
+EVAL_DIR ?= $(wildcard ../shared/eval)
+EVAL_DATA ?= $(EVAL_DIR)/../data
+EVAL_TAXONOMY ?= $(EVAL_DIR)/../design/taxonomy.yaml
+EVAL_SCRIPTS ?= $(basename $(notdir $(sort $(wildcard $(EVAL_DIR)/score_*.py))))
 # Soak tests name their own limits; this one only ends what hangs.
 SOAK_TIMEOUT ?= 7200
 
@@ -54,9 +59,11 @@ bench: setup ## figures of this machine
 soak: setup ## the long versions: full rounds and case counts
 	@FIRSTFAULT_SOAK=1 $(PYTEST) -m soak --timeout $(SOAK_TIMEOUT) $(TESTS)
 
-eval: setup ## score the detectors on recorded data (EVAL_DIR=folder with the scoring scripts)
+eval: setup ## score the tools on recorded data (EVAL_DIR: folder with the scoring scripts; beside it data and taxonomy)
 	@test -d "$(EVAL_DIR)" || { echo "make eval: set EVAL_DIR to the folder with the scoring scripts" >&2; exit 2; }
-	@for script in "$(EVAL_DIR)"/score_*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
+	@for script in $(EVAL_SCRIPTS); do \
+		echo "== $$script"; PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) "$(EVAL_DIR)/$$script.py" || exit 1; done
+	@echo "== calibration"; $(PY) -m tests.eval.calibration "$(EVAL_DATA)" "$(EVAL_TAXONOMY)"
 
 clean: ## remove environments, caches and builds of this checkout
 	@rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

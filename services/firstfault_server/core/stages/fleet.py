@@ -5,6 +5,7 @@ says the same. An equal fingerprint joins first, then likeness to what stands fo
 """
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Final
 
 import msgspec
@@ -22,6 +23,8 @@ from firstfault_server.core.stages.protocol import FOREVER
 _DAY_NS: Final = 24 * 3600 * SECOND_NS
 _KEEP_NS: Final = 30 * _DAY_NS
 _SEEN: Final = 2000
+_EVICTED: Final = 100
+"""Groups let go when there are too many."""
 _RUNS: Final = 10
 _STACK: Final = 65_536
 """Characters of a stack that are read, from its end."""
@@ -259,5 +262,7 @@ def _bound(state: FleetState, group: Group) -> None:
     for key in old:
         del group.sightings[key]
         state.where.pop(key, None)
-    while len(state.groups) > _SEEN:
-        state.drop(min(state.groups.values(), key=lambda one: (one.last_ns, one.id)))
+    if len(state.groups) > _SEEN:
+        # Several at once: to find the oldest takes a look at all.
+        for stale in nsmallest(_EVICTED, state.groups.values(), key=lambda one: (one.last_ns, one.id)):
+            state.drop(stale)

@@ -204,5 +204,6 @@ def test_memory_of_texts_is_bounded(frames: FrameTable) -> None:
     state = stage.new("t/memory")
     for number in range(2100):
         stage.on_batch(state, [unlike(number, number / 1000)], START)
-    assert len(state.groups) == len(state.kept.known) == 2000
+    assert len(state.groups) == len(state.kept.known) <= 2000
+    assert len(state.groups) > 1800
     assert len(stage.encode(state)) < 10_000_000
