@@ -49,7 +49,8 @@ def authenticate(services: Services, authorization: str | None, client_host: str
     raise Problem(401, "a valid API key is needed: authorization: Bearer ffk_…", "key", {"www-authenticate": "Bearer"})
 
 
-def _principal(request: Request) -> Principal:
+def principal_of(request: Request) -> Principal:
+    """Who sent the request, looked up once. Raises Problem 401."""
     known = getattr(request.state, "principal", None)
     if isinstance(known, Principal):
         return known
@@ -61,7 +62,7 @@ def _principal(request: Request) -> Principal:
 
 def _requires(scope: Permission) -> Callable[[Request], Principal]:
     def dependency(request: Request) -> Principal:
-        principal = _principal(request)
+        principal = principal_of(request)
         if scope not in principal.scopes and "admin" not in principal.scopes:
             raise Problem(403, f"this key lacks the scope {scope!r}", "scope")
         return principal

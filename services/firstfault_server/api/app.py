@@ -3,11 +3,12 @@
 import threading
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from firstfault_server.api import openapi, problems
 from firstfault_server.api.middleware import RequestEnvelope
+from firstfault_server.api.parameters import refuse_unknown
 from firstfault_server.api.routes import audit, context, destinations, events, health, incidents, keys, nodes, numbers, runs, stream, triage
 from firstfault_server.api.services import Services
 from firstfault_server.api.writes import Writes
@@ -40,8 +41,9 @@ def create_app(services: Services) -> FastAPI:
     )
     attach(app, services)
     problems.install(app)
-    for routes in (health, incidents, context, triage, runs, numbers, events, nodes, destinations, keys, audit, stream):
-        app.include_router(routes.router)
+    app.include_router(health.router)
+    for routes in (incidents, context, triage, runs, numbers, events, nodes, destinations, keys, audit, stream):
+        app.include_router(routes.router, dependencies=[Depends(refuse_unknown)])
     if services.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -54,6 +54,11 @@ class Part:
             following = cursors.encode(self._secret, self._bound_to, cursors.Position(page[-1][0], self.since_ns, self.until_ns))
         return [item for _, item in page], following
 
+    def in_order(self, items: Sequence[T]) -> tuple[list[T], str | None]:
+        """The same for a list that stays in the order given and grows at its end."""
+        page, following = self.cut(enumerate(items), lambda pair: (pair[0],))
+        return [item for _, item in page], following
+
 
 def part(
     name: str,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import report, terminal
-from firstfault_server.cli.client import Client, UrlOption, connect, segment
+from firstfault_server.cli.client import EVERYTHING, Client, UrlOption, connect, segment
 
 Incident = Annotated[str, typer.Argument(metavar="ID")]
 WATCH_EVERY_S = 1.0
@@ -21,7 +21,7 @@ def add_surroundings(app: typer.Typer) -> None:
     def timeline(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """What detection concluded, people did and receivers were told."""
         client, form = connect(api_url, output)
-        document = client.get(f"/v1/incidents/{segment(incident)}/timeline")
+        document = {"items": list(client.pages(f"/v1/incidents/{segment(incident)}/timeline", EVERYTHING))}
         if form == "table":
             rows = [[item["time"][:23], item["what"], item["action"], item["actor"], _detail(item["detail"])] for item in document["items"]]
             terminal.table(["TIME", "WHAT", "ACTION", "BY", "DETAIL"], rows)

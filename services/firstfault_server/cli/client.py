@@ -12,6 +12,8 @@ from firstfault_server.cli import terminal
 
 UrlOption = Annotated[str | None, typer.Option("--api-url", help="Address of the REST API.", show_default=False)]
 TIMEOUT_S = 15.0
+EVERYTHING = 1 << 30
+"""A limit for lists that are shown whole."""
 TRY_TIMEOUT_S = 75.0
 """For an answer that waits for a receiver of pages: `alert_timeout_s` may be up to 60."""
 

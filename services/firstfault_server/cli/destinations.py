@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import terminal
-from firstfault_server.cli.client import TRY_TIMEOUT_S, UrlOption, connect, segment
+from firstfault_server.cli.client import EVERYTHING, TRY_TIMEOUT_S, UrlOption, connect, segment
 
 app = terminal.application("Where pages go: add, list, test, enable, disable, remove; and what was delivered.")
 
@@ -39,7 +39,7 @@ def add(
 def list_destinations(output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
     """List destinations."""
     client, form = connect(api_url, output)
-    document = client.get("/v1/destinations")
+    document = {"items": list(client.pages("/v1/destinations", EVERYTHING))}
     if form == "table":
         rows = [
             [item["id"], item["name"], item["url"], item["where"], "yes" if item["enabled"] else f"no: {item['disabled_why']}"]

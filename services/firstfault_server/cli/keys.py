@@ -11,7 +11,7 @@ import typer
 
 from firstfault_server import ports
 from firstfault_server.cli import terminal
-from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.client import EVERYTHING, UrlOption, connect, segment
 from firstfault_server.core.access import DEFAULT_TENANT
 
 app = terminal.application("API keys: create, list, revoke.")
@@ -62,7 +62,7 @@ def list_keys(data: DataOption = None, output: terminal.OutputOption = None, api
             items = [key_document(key) for key in stored]
     else:
         client, form = connect(api_url, output)
-        items = client.get("/v1/keys")["items"]
+        items = list(client.pages("/v1/keys", EVERYTHING))
     if form == "table":
         headings = ["ID", "TENANT", "NAME", "SCOPES", "CREATED", "REVOKED"]
         terminal.table(

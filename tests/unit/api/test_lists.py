@@ -1,12 +1,15 @@
 """Lists: pages, cursors, times, searches."""
 
+import re
+
 import pytest
 from fastapi.testclient import TestClient
 
 from firstfault_server.core import model
 from firstfault_server.core.documents import rfc3339
 from tests.contract.records import NOW_NS, SECOND_NS, event, incident, rollup, run
-from tests.unit.api.stand import Stand, items
+from tests.unit.api.stand import Stand, items, routes_of
+from tests.unit.api.test_tenants import IDS, QUERIES
 
 
 def _ids(stand: Stand, count: int) -> list[str]:
@@ -183,3 +186,53 @@ def test_pages_of_numbers_hold_everything_once_while_data_arrives(wide: Stand, r
 def test_a_cursor_of_numbers_is_bound_to_them(wide: Stand, reader: TestClient, path: str, parameters: dict[str, str]) -> None:
     cursor = reader.get("/v1/runs/wide/metrics", params={"limit": 4}).json()["next_cursor"]
     assert reader.get(f"/v1/{path}", params={**parameters, "cursor": cursor}).status_code == 400
+
+
+# ---- every route --------------------------------------------------------------------------------------------------------
+
+
+ROUTES = [
+    (method, route.path) for route in routes_of(Stand().app) for method in sorted(route.methods or ()) if route.path.startswith("/v1/")
+]
+LISTS = [
+    route.path
+    for route in routes_of(Stand().app)
+    if "next_cursor" in getattr(route.response_model, "model_fields", {}) and "GET" in (route.methods or ())
+]
+
+
+def _path(template: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: IDS[match.group(1)].format("acme"), template)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_query_parameter_that_is_not_known_is_named(stand: Stand, method: str, path: str) -> None:
+    asked = {**QUERIES.get(path, {}), "perriod": "1h", "LIMIT": "5"}
+    refused = stand.client("ffk_acme-admin").request(method, _path(path), params=asked)
+    assert refused.status_code == 400
+    assert [error["in"] for error in refused.json()["errors"]] == ["query.perriod", "query.LIMIT"]
+    assert stand.client().request(method, _path(path), params=asked).status_code == 401
+
+
+def test_the_lists_of_the_application_are_found() -> None:
+    assert len(LISTS) >= 15
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_every_list_has_a_limit_and_a_cursor(stand: Stand, path: str) -> None:
+    client = stand.client("ffk_acme-admin")
+    assert len(items(client, _path(path), **QUERIES.get(path, {}), limit=1)) <= 1
+    for wrong in ({"limit": 0}, {"limit": 201}, {"cursor": "garbage"}):
+        assert client.get(_path(path), params={**QUERIES.get(path, {}), **wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/destinations", "/v1/keys", "/v1/nodes", "/v1/incidents/incident-acme/notes"])
+def test_small_lists_come_in_pages_too(stand: Stand, path: str) -> None:
+    client = stand.client("ffk_acme-admin")
+    for number in range(4):
+        client.post("/v1/destinations", json={"name": f"d{number}", "url": "https://example.com/"})
+        client.post("/v1/incidents/incident-acme/notes", json={"text": f"n{number}"})
+    stand.stores.incidents.write_runs([run(3, run="nodes", nodes=[f"n{number}" for number in range(4)])])
+    whole = items(client, path)
+    assert len(whole) >= 4
+    assert [item for page in _pages(client, path, limit=3) for item in page] == whole

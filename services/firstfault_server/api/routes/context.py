@@ -10,6 +10,7 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import json_response
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.core import model
 from firstfault_server.core.documents import Document, event_document, evidence_document, incident_document, rfc3339
@@ -22,7 +23,7 @@ MAX_SIMILAR = 50
 
 
 @router.get("/timeline", response_model=schemas.TimelinePage)
-def timeline(services: WithServices, caller: Reader, incident_id: str) -> Response:
+def timeline(services: WithServices, caller: Reader, incident_id: str, wanted: WithPart) -> Response:
     """What detection concluded, people did and receivers were told, oldest first."""
     services.incidents.incident(caller.tenant, incident_id)
     audit = services.triage.audit(ports.ListQuery(tenant=caller.tenant, where=Term(key="subject", value=incident_id), limit=MAX_AUDIT))
@@ -35,7 +36,8 @@ def timeline(services: WithServices, caller: Reader, incident_id: str) -> Respon
         ),
     ]
     entries.sort(key=lambda entry: (entry[0], entry[1]["what"] != "detected"))
-    return json_response({"items": [document for _, document in entries], "next_cursor": None})
+    page, following = part("timeline", wanted, caller, services, [incident_id]).in_order(entries)
+    return json_response({"items": [document for _, document in page], "next_cursor": following})
 
 
 def _entry(time_ns: int, what: str, action: str, actor: str, detail: dict[str, Any]) -> tuple[int, Document]:
@@ -73,11 +75,12 @@ def _conclusions(incident: model.Incident) -> Document:
 
 
 @router.get("/evidence", response_model=schemas.EvidencePage)
-def evidence(services: WithServices, caller: Reader, incident_id: str) -> Response:
+def evidence(services: WithServices, caller: Reader, incident_id: str, wanted: WithPart) -> Response:
     """Every observation the verdict rests on, with the full event where one is kept."""
     incident = services.incidents.incident(caller.tenant, incident_id)
-    items = [{**evidence_document(item), "event": _event(services, caller.tenant, item.id)} for item in incident.evidence]
-    return json_response({"items": items, "not_seen": list(incident.not_seen), "next_cursor": None})
+    page, following = part("evidence", wanted, caller, services, [incident_id]).in_order(incident.evidence)
+    items = [{**evidence_document(item), "event": _event(services, caller.tenant, item.id)} for item in page]
+    return json_response({"items": items, "not_seen": list(incident.not_seen), "next_cursor": following})
 
 
 def _event(services: Services, tenant: str, event_id: str) -> Document | None:

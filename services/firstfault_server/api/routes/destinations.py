@@ -13,6 +13,7 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Admin, Reader, Writer
 from firstfault_server.api.lists import WithList, json_response, listing
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import Services, WithServices
@@ -82,10 +83,11 @@ def delivery_document(delivery: ports.Delivery) -> Document:
 
 
 @router.get("/v1/destinations", response_model=schemas.DestinationPage)
-def list_destinations(services: WithServices, caller: Reader) -> Response:
+def list_destinations(services: WithServices, caller: Reader, wanted: WithPart) -> Response:
     """All destinations of the tenant."""
     found = services.access.destinations(caller.tenant)
-    return json_response({"items": [destination_document(destination) for destination in found], "next_cursor": None})
+    page, following = part("destinations", wanted, caller, services).cut(found, lambda one: (one.created_ns, one.id))
+    return json_response({"items": [destination_document(destination) for destination in page], "next_cursor": following})
 
 
 @router.get("/v1/destinations/{destination_id}", response_model=schemas.Destination)

@@ -12,6 +12,7 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Admin
 from firstfault_server.api.lists import json_response
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import WithServices
@@ -52,9 +53,11 @@ def make_key(
 
 
 @router.get("", response_model=schemas.KeyPage)
-def list_keys(services: WithServices, caller: Admin) -> Response:
+def list_keys(services: WithServices, caller: Admin, wanted: WithPart) -> Response:
     """All keys of the tenant, revoked ones too."""
-    return json_response({"items": [key_document(key) for key in services.access.keys(caller.tenant)], "next_cursor": None})
+    found = services.access.keys(caller.tenant)
+    page, following = part("keys", wanted, caller, services).cut(found, lambda key: (key.created_ns, key.id))
+    return json_response({"items": [key_document(key) for key in page], "next_cursor": following})
 
 
 @router.post("", response_model=schemas.NewKey, status_code=201)

@@ -10,6 +10,7 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import json_response, parse_period
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.core.documents import Document, merged_state, rfc3339
 
@@ -20,9 +21,11 @@ MAX_READ = 2000
 
 
 @router.get("", response_model=schemas.NodePage)
-def list_nodes(services: WithServices, caller: Reader, period: Annotated[str, Query(max_length=8)] = "7d") -> Response:
+def list_nodes(services: WithServices, caller: Reader, wanted: WithPart, period: Annotated[str, Query(max_length=8)] = "7d") -> Response:
     """Nodes that ran something in the period, those with most failures first."""
-    since_ns = max(services.clock.now_ns() - parse_period(period), 0)
+    times = (max(services.clock.now_ns() - parse_period(period), 0), None)
+    asked = part("nodes", wanted, caller, services, [period], times)
+    since_ns = asked.since_ns or 0
     nodes: dict[str, Document] = {}
     runs = incidents = 0
     for run in _all(services, caller.tenant, since_ns, "runs"):
@@ -37,10 +40,10 @@ def list_nodes(services: WithServices, caller: Reader, period: Annotated[str, Qu
             node = _node(nodes, incident.first_fault.node, incident.updated_at)
             node["first_faults"] += 1
             node["open"] += merged_state(incident, triage) != "resolved"
-    items = sorted(nodes.values(), key=lambda node: (-node["first_faults"], node["node"]))
+    items, following = asked.cut(nodes.values(), lambda node: (-node["first_faults"], node["node"]))
     for node in items:
         node["last_seen"] = rfc3339(node.pop("last_ns"))
-    return json_response({"items": items, "next_cursor": None, "partial": runs >= MAX_READ or incidents >= MAX_READ})
+    return json_response({"items": items, "next_cursor": following, "partial": runs >= MAX_READ or incidents >= MAX_READ})
 
 
 def _node(nodes: dict[str, Document], name: str, time_ns: int) -> Document:

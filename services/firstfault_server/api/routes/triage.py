@@ -13,6 +13,7 @@ from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Principal, Reader, Writer
 from firstfault_server.api.lists import json_response, parse_period, parse_time
+from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.api.writes import Answer, IdempotencyKey, IfMatch, answer, etag, wanted_version, writes_of
@@ -150,12 +151,13 @@ def assign(
 
 
 @router.get("/notes", response_model=schemas.NotePage)
-def notes(services: WithServices, caller: Reader, incident_id: str) -> Response:
+def notes(services: WithServices, caller: Reader, incident_id: str, wanted: WithPart) -> Response:
     """Notes, oldest first."""
     services.incidents.incident(caller.tenant, incident_id)
     triage = services.triage.triage(caller.tenant, incident_id)
-    page = {"items": [note_document(note) for note in triage.notes], "next_cursor": None}
-    return json_response(page, headers={"etag": etag(triage.version)})
+    page, following = part("notes", wanted, caller, services, [incident_id]).in_order(triage.notes)
+    document = {"items": [note_document(note) for note in page], "next_cursor": following}
+    return json_response(document, headers={"etag": etag(triage.version)})
 
 
 @router.post("/notes", response_model=schemas.Incident, status_code=201)
