@@ -1,5 +1,6 @@
 """Around every request: its id, the check of Host and Origin, counts and times, and an answer when a route breaks."""
 
+import ipaddress
 import time
 import uuid
 from typing import Any
@@ -9,7 +10,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from firstfault_server.api.access import is_loopback
 from firstfault_server.api.problems import problem_response
 from firstfault_server.api.services import Services
 from firstfault_server.telemetry import ApiMetrics
@@ -60,7 +60,7 @@ class RequestEnvelope:
             await send(message)
 
         try:
-            refused = host_problem(Headers(scope=scope), scope.get("client"), services)
+            refused = host_problem(Headers(scope=scope), services)
             if refused:
                 await problem_response(request_id, 403, refused, "origin")(scope, receive, stamped)
             elif _stated_length(scope) > MAX_BODY_BYTES:
@@ -91,24 +91,38 @@ def route_path(scope: Scope) -> str:
     return str(getattr(route, "path", ""))
 
 
-def host_problem(headers: Headers, client: tuple[str, int] | None, services: Services) -> str | None:
+def host_problem(headers: Headers, services: Services) -> str | None:
     """Why a request is refused by its Host or Origin, or None.
 
-    A page of any web site can make a browser on this machine call a loopback service (directly, or by DNS rebinding). So a
-    keyless request must name a loopback host, and a request of a web page must come from an allowed origin or the same one.
+    A page of any web site can make a browser on this machine call the service (directly, or by DNS rebinding), with any header
+    that it likes. Rebinding needs a name, so a name must be one of ours: `localhost`, the one in the links of messages, or one of
+    `allowed_hosts`; addresses are served. A request of a web page must come from an allowed origin or the same one.
     """
     host = headers.get("host", "")
-    name = (urlsplit(f"//{host}").hostname or "") if _parses(host) else ""
-    local = is_loopback(name) or name in _LOCAL_NAMES
-    keyless = "authorization" not in headers
-    if keyless and is_loopback(client[0] if client else None) and not local and name not in services.allowed_hosts:
-        return f"the host {name!r} is not served here; add it to allowed_hosts"
-    if not keyless and services.allowed_hosts and not local and name not in services.allowed_hosts:
+    name = _host_of(host)
+    if not _is_address(name) and name not in _LOCAL_NAMES | _names(services):
         return f"the host {name!r} is not served here; add it to allowed_hosts"
     origin = headers.get("origin")
     if origin is not None and origin not in services.allowed_origins and (not _parses(origin) or urlsplit(origin).netloc != host):
         return "the origin of this web page is not allowed; add it to allowed_origins"
     return None
+
+
+def _names(services: Services) -> set[str]:
+    return {host.lower().rstrip(".") for host in services.allowed_hosts} | ({_host_of(services.base_url)} - {""})
+
+
+def _host_of(text: str) -> str:
+    """Host of a URL or a Host header in lower case; empty when there is none."""
+    return (urlsplit(text if "//" in text else f"//{text}").hostname or "").rstrip(".") if _parses(text) else ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _parses(text: str) -> bool:

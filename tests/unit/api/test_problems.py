@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
 from firstfault_server import ports
-from firstfault_server.api.app import create_app
+from firstfault_server.api.app import attach, create_app
 from tests.unit.api.stand import Stand
 
 MEMBERS = {"type", "title", "status", "detail", "request_id"}
@@ -113,6 +113,29 @@ def test_without_keys_a_foreign_host_name_is_refused(open_stand: Stand, host: st
     response = open_stand.client().get("/v1/incidents", headers={"host": host})
     assert response.status_code == 403
     assert response.json()["type"].endswith(":origin")
+
+
+FOREIGN = ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "2130706433", "[::1", ""]
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+@pytest.mark.parametrize("client", ["127.0.0.1", "10.0.0.7"])
+@pytest.mark.parametrize("key", ["", "ffk_made-up", "ffk_acme-admin"])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_name_that_is_not_ours_is_refused_whatever_else_is_sent(host: str, client: str, key: str, keyed: bool) -> None:
+    response = Stand(keyed=keyed).client(key, client).get("/v1/incidents", headers={"host": host, "origin": f"http://{host}"})
+    assert response.status_code == 403
+    assert response.json()["type"].endswith(":origin")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080", "10.0.0.7:8080", "[2001:db8::1]", "api.example", "Trainer.Example.:80"],
+)
+def test_addresses_and_our_own_names_are_served(host: str) -> None:
+    stand = Stand()
+    attach(stand.app, replace(stand.services, allowed_hosts=frozenset({"trainer.EXAMPLE"}), registry=CollectorRegistry()))
+    assert stand.client("ffk_acme-admin", "10.0.0.9").get("/v1/incidents", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "http://[bad"])
