@@ -262,6 +262,12 @@ def test_one_replaced_process_among_living_peers_is_no_new_attempt(tables: Table
     assert {one.process for one in outcome.runs["job"].ranks} == {"job-1-0", "job-1-1", "job-2-2"}
 
 
+@pytest.mark.parametrize("arrival", [Arrival(), Arrival(outage=(0.0, 30.0))], ids=["at once", "late"])
+def test_a_run_starts_with_its_first_attempt(tables: Tables, arrival: Arrival) -> None:
+    run = Driver(tables=tables).play([faults.failure_then_success()], 120, arrival).runs["job"]
+    assert run.started_ns == run.attempts_started_ns[0] < run.attempts_started_ns[1]
+
+
 def test_many_attempts_keep_the_state_small(tables: Tables) -> None:
     driver = Driver(tables=tables)
     script = Script(2)

@@ -57,7 +57,7 @@ def status_of(state: RunState, now_ns: int, limits: Thresholds) -> model.RunStat
         attempts_started_ns=state.attempts_started_ns[-50:],
         state=run_state,
         state_reason=reason,
-        started_ns=state.first_ns,
+        started_ns=next((start for start in state.attempts_started_ns if start), state.first_ns),
         updated_ns=now_ns,
         ended_ns=max((one.last_seen_ns for one in shown_ranks), default=now_ns) if ended else None,
         step=max((one.step for one in shown_ranks if one.step is not None), default=None),
