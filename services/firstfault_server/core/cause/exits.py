@@ -1,5 +1,6 @@
 """What the end of a process means: finished, asked to stop, or failed, and which symptom the signal or status alone suggests."""
 
+import re
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -41,30 +42,40 @@ def ending(state: str, code: int | None, signal: int | None, reason: str = "") -
         signal = None
     elif signal is None and code is not None:
         signal = code - 128 if 128 < code < 160 else -code if code < 0 else None
-    said = f": {reason}" if reason else ""
     if state in _STATES:
-        return Ending(kind="stop", state=_STATES[state], symptom="preempted", signal=signal, text=state.replace("_", " ") + said)
+        return Ending(kind="stop", state=_STATES[state], symptom="preempted", signal=signal, text=_said(state.replace("_", " "), reason))
     if signal is not None and signal in _STOPS:
         stopped: RunState = "cancelled" if signal == 2 else "killed"
-        return Ending(kind="stop", state=stopped, symptom="preempted", signal=signal, text=f"ended by {signal_name(signal)}{said}")
+        text = _said(f"ended by {signal_name(signal)}", reason)
+        return Ending(kind="stop", state=stopped, symptom="preempted", signal=signal, text=text)
     if signal is not None:
         symptom = "host_oom" if _OOM in reason else "process_crashed" if signal in _CRASHES else "process_killed"
-        return Ending(kind="fault", state="killed", symptom=symptom, signal=signal, text=f"killed by {signal_name(signal)}{said}")
+        text = _said(f"killed by {signal_name(signal)}", reason)
+        return Ending(kind="fault", state="killed", symptom=symptom, signal=signal, text=text)
     if state == "finished" and not code:
-        return Ending(kind="clean", state="finished", text="finished" + said)
+        return Ending(kind="clean", state="finished", text=_said("finished", reason))
     if code:
-        return Ending(kind="fault", state="failed", symptom="unknown", text=f"exit status {code}{said}")
+        return Ending(kind="fault", state="failed", symptom="unknown", text=_said(f"exit status {code}", reason))
     if state == "failed":
-        return Ending(kind="fault", state="failed", symptom="unknown", text=f"failed{said}")
+        return Ending(kind="fault", state="failed", symptom="unknown", text=_said("failed", reason))
     if code == 0 and state != "killed":
-        return Ending(kind="clean", state="finished", text="finished" + said)
+        return Ending(kind="clean", state="finished", text=_said("finished", reason))
     return Ending(
         kind="fault",
         state="killed",
         symptom="host_oom" if _OOM in reason else "process_killed",
-        text=f"gone, with neither exit status nor signal known{said}",
+        text=_said("gone, with neither exit status nor signal known", reason),
         known=False,
     )
+
+
+def _said(fact: str, reason: str) -> str:
+    """The fact, and the record's reason behind it; where the reason begins with the same status or signal, that is said once."""
+    if not reason:
+        return fact
+    known = re.escape(re.sub(r"^(?:exit|ended by|killed by) ", "", fact))
+    rest = re.sub(rf"^(?:exit |ended with |ended by |killed by )?{known}(?!\w)", "", reason, count=1)
+    return f"{fact}: {reason}" if rest == reason else fact + rest
 
 
 def signal_name(signal: int) -> str:

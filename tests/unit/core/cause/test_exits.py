@@ -38,3 +38,24 @@ def test_ending(state: str, code: int | None, signal: int | None, reason: str, k
     assert (end.kind, end.state, end.symptom) == (kind, shown, symptom)
     assert end.known == (bool(signal or code is not None) or state in ("failed", "finished", "killed") or kind == "stop")
     assert end.text and (not reason or reason in end.text)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "signal", "reason", "text"),
+    [
+        ("failed", 1, None, "exit status 1", "exit status 1"),
+        ("failed", 1, None, "exit status 12 of the child", "exit status 1: exit status 12 of the child"),
+        ("failed", 1, None, "no data", "exit status 1: no data"),
+        ("failed", 3, None, "ended with status 3 without an exception (os._exit)", "exit status 3 without an exception (os._exit)"),
+        ("killed", None, 9, "SIGKILL, sender unknown", "killed by SIGKILL, sender unknown"),
+        ("killed", None, 9, "SIGKILL: out-of-memory kill", "killed by SIGKILL: out-of-memory kill"),
+        ("killed", None, 11, "ended by SIGSEGV", "killed by SIGSEGV"),
+        ("killed", None, 40, "ended by signal 40", "killed by signal 40"),
+        ("killed", None, 15, "SIGTERM, sender unknown", "ended by SIGTERM, sender unknown"),
+        ("cancelled", None, 15, "SIGTERM, sender unknown", "cancelled: SIGTERM, sender unknown"),
+        ("finished", 0, None, "shutdown", "finished: shutdown"),
+        ("killed", None, 9, "", "killed by SIGKILL"),
+    ],
+)
+def test_nothing_is_said_twice(state: str, code: int | None, signal: int | None, reason: str, text: str) -> None:
+    assert ending(state, code, signal, reason).text == text
