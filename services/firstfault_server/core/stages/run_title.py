@@ -1,5 +1,6 @@
 """The line an incident is known by: who, where, what; it fits the narrowest destination (150 characters)."""
 
+import re
 from typing import Final
 
 from firstfault_server.core.cause.observation import Verdict
@@ -29,6 +30,13 @@ def _who(verdict: Verdict, first: Member | None) -> str:
     return "ranks " + ", ".join(str(rank) for rank in verdict.candidates[:8]) if verdict.candidates else "the run"
 
 
+def with_step(text: str, step: str) -> str:
+    """How a process ended, with the step behind the fact and before what explains it: `exit status 1 at step 3: no data`."""
+    explained = re.search(r", |: | \(|$", text)
+    at = explained.start() if explained else len(text)
+    return text[:at] + step + text[at:]
+
+
 def _what(episode: Episode, verdict: Verdict, suspected: bool) -> str:
     step = f" at step {episode.fault_step}" if episode.fault_step is not None else ""
     if verdict.symptom == "hang":
@@ -44,5 +52,5 @@ def _what(episode: Episode, verdict: Verdict, suspected: bool) -> str:
     if verdict.exception is not None and verdict.fault is not None and verdict.fault.kind == "exception":
         return f"failed{step}: {verdict.fault.text}"
     if verdict.fault is not None and verdict.fault.kind != "silence":
-        return f"{verdict.fault.text}{step}"
+        return with_step(verdict.fault.text, step)
     return f"{verdict.symptom.replace('_', ' ')}{step}"
