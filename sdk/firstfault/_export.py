@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from firstfault import _otlp_json
 from firstfault._guard import LOSSES
@@ -27,6 +27,8 @@ from firstfault.redact import Redactor
 if TYPE_CHECKING:
     from firstfault._encode import Encoder
 
+    AnyEncoder: TypeAlias = "Encoder | _otlp_json.EmergencyEncoder"
+
 QUEUE_BYTES = 16 * 1024 * 1024
 """Encoded requests kept in memory while the service does not answer."""
 _REQUEST_TIMEOUT_S = 10.0
@@ -36,8 +38,13 @@ _IN_ORDER = 4
 """A queue of so many requests is sent in order: an exit record then follows the numbers before it."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _BUSY_INTERVAL_S = 0.1
+_LOADING_DELAY_S = 1.0
+"""OpenTelemetry is imported when the process is so old, or when something is to be sent before: the end of a shorter one
+would have to wait for the import."""
+_LOOK_S = 0.02
 _KEEPING_S = 0.3
-"""Time for putting on disk what the end of the process could not deliver; a disk that hangs must not keep the process."""
+"""Time for waiting for the thread and putting on disk what the end of the process could not deliver; a disk that hangs must not
+keep the process."""
 _SPOOL_PAUSE_S = 15.0
 """Time between looks into an empty spool."""
 _PATHS = {"metrics": "/v1/metrics", "logs": "/v1/logs"}
@@ -81,7 +88,7 @@ class Exporter:
         self._flushes: deque[_Flush] = deque()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._encoder: Encoder | None = None
+        self._encoder: AnyEncoder | None = None
         self._failures = 0
         self._next_try = 0.0
         self._asked_to_wait_until = 0.0
@@ -90,6 +97,8 @@ class Exporter:
         self._posting = False
         self._abandoned = False
         self._exit_delivered = False
+        self._ending = False
+        self._loads = False
         self._loaded = threading.Event()
         self._end: float | None = None
         self._pid = os.getpid()
@@ -115,14 +124,30 @@ class Exporter:
             self._thread = thread
             thread.start()
             # Once the main thread has ended, a module can no longer start threads or register exits, and OpenTelemetry's do at
-            # import. A program that fails right at the start would lose its only report; so its end waits for the import.
+            # import. So the end waits for an import that has begun, and none begins after it.
             register = getattr(threading, "_register_atexit", None)
             if register is not None:
-                register(self._await_loaded)
+                register(self._main_thread_ends)
 
-    def _await_loaded(self) -> None:
-        if os.getpid() == self._pid and self._thread is not None and self._thread.is_alive():
-            self._loaded.wait(self.time_left())
+    def _main_thread_ends(self) -> None:
+        if os.getpid() != self._pid or self._thread is None or not self._thread.is_alive():
+            return
+        if not self._loaded.is_set() and _others_go_on():
+            # The program lives on in its threads: it needs the encoder, and has the time.
+            self._wake.set()
+            until = time.monotonic() + self._settings.exit_wait_s
+            while _others_go_on() and not self._loaded.wait(_LOOK_S) and time.monotonic() < until:
+                pass
+        if _others_go_on():
+            return
+        self.process_ends()
+        left = self.time_left()
+        if self._loads:
+            self._loaded.wait(left)
+
+    def process_ends(self) -> None:
+        """Start no import of OpenTelemetry any more, unless other threads keep the process alive. Waits for nothing."""
+        self._ending = self._ending or not _others_go_on()
 
     def wake(self) -> None:
         """Send soon."""
@@ -165,6 +190,7 @@ class Exporter:
 
     def _run(self) -> None:
         try:
+            self._wake.wait(min(self._settings.interval_s, _LOADING_DELAY_S))
             if not self._load():
                 return
             while not self._abandoned:
@@ -184,13 +210,17 @@ class Exporter:
 
     def _load(self) -> bool:
         """Import what encoding needs, and what the network layer would import in the middle of a request."""
+        settings = self._settings
         with self.loading:
+            self._loads = True
             try:
+                if self._ending or self._stopping:
+                    "localhost".encode("idna")
+                    self._encoder = _otlp_json.EmergencyEncoder(settings.resource, settings.sender, settings.redactor)
+                    return True
                 module = importlib.import_module("firstfault._encode")
                 "localhost".encode("idna")
-                self._encoder = module.Encoder(
-                    self._settings.resource, self._settings.sender, self._settings.redactor, self._settings.protocol
-                )
+                self._encoder = module.Encoder(settings.resource, settings.sender, settings.redactor, settings.protocol)
             except ImportError:
                 LOSSES.count("opentelemetry_missing")
                 return False
@@ -200,7 +230,8 @@ class Exporter:
 
     def _round(self) -> None:
         waiting = list(self._flushes)
-        self._encode()
+        if self._encoder is not None:
+            self._encode(self._encoder)
         now = time.monotonic()
         urgent = any(request.urgent for request in self._queue) and now >= self._asked_to_wait_until
         if waiting or urgent or now >= self._next_try:
@@ -211,10 +242,7 @@ class Exporter:
             flush.done.set()
             self._flushes.remove(flush)
 
-    def _encode(self) -> None:
-        encoder = self._encoder
-        if encoder is None:
-            return
+    def _encode(self, encoder: "AnyEncoder") -> None:
         entries = _drain(self._recorder.entries)
         samples = _drain(self._recorder.samples)
         # A program that logs faster than usual would fill the queue before the next regular look.
@@ -284,30 +312,32 @@ class Exporter:
 
     # ---- at the end, in the thread of the caller ----
 
-    def _encode_in_emergency(self) -> None:
-        """OpenTelemetry was not imported in time or is not there. From now on nothing else may encode: numbers start at 1."""
-        samples, entries = _drain(self._recorder.samples), _drain(self._recorder.entries)
-        settings = self._settings
-        self._queue.extend(_otlp_json.encode(settings.resource, settings.sender, settings.redactor, samples, entries))
-
     def _keep_rest(self) -> None:
         """Put on disk what the thread could not deliver. While it hangs in the network its encoder is free to use."""
         self._abandoned = True
+        until = time.monotonic() + _KEEPING_S
         thread = self._thread
-        if self._encoder is None:
-            self._encode_in_emergency()
+        encoder = self._encoder
+        if encoder is None:
+            # OpenTelemetry was not imported in time or is not there. From now on nothing else may encode: numbers start at 1.
+            encoder = _otlp_json.EmergencyEncoder(self._settings.resource, self._settings.sender, self._settings.redactor)
         elif thread is not None and thread.is_alive() and not self._posting:
-            thread.join(0.2)
+            thread.join(_KEEPING_S / 2)
             if thread.is_alive() and not self._posting:
                 LOSSES.count("unsent_at_exit")
                 return
-        self._encode()
-        until = time.monotonic() + _KEEPING_S
+        self._encode(encoder)
         for request in sorted(self._queue, key=lambda request: not request.urgent):
             kept = self._spool is not None and time.monotonic() < until
             if not kept or self._spool is None or not self._spool.put(request.signal, request.body, request.content_type):
                 LOSSES.count("unsent_at_exit")
         self._queue.clear()
+
+
+def _others_go_on() -> bool:
+    """Whether threads run that keep the process alive after its main thread."""
+    main = threading.main_thread()
+    return any(thread is not main and thread.is_alive() and not thread.daemon for thread in threading.enumerate())
 
 
 def _drain(queue: "deque[Any]") -> list[Any]:

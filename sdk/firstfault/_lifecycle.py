@@ -168,6 +168,7 @@ class Lifecycle:
         client = self.reporting()
         if client is None:
             return
+        client.exporter.process_ends()
         client.exception(error, "excepthook", fatal=True, thread=threading.current_thread().name)
         self._write_elastic(error)
         self._interrupted = isinstance(error, KeyboardInterrupt)
@@ -197,6 +198,7 @@ class Lifecycle:
         """An exception ends this child of `multiprocessing`."""
         client = self.reporting()
         if client is not None and not client.ended:
+            client.exporter.process_ends()
             client.exception(error, "multiprocessing", fatal=True, thread=name)
             client.ends("failed", 1, "excepthook", _one_line(error))
 
@@ -231,9 +233,12 @@ class Lifecycle:
         elif status.code and client.recorder.last_step == status.step:
             if status.handling is not None:
                 client.handled_before_exit(status.handling)
-            state = {_INTERRUPTED: "cancelled", _TERMINATED: "killed"}.get(status.code, "failed")
-            signal_number = status.code - 128 if state != "failed" else None
-            client.ends(state, status.code, "atexit", status.reason or f"exit status {status.code}", signal_number)
+            # A stop by a signal is the same whether the program handled it or its sidecar saw it.
+            stopped = status.code in (_INTERRUPTED, _TERMINATED)
+            signal_number = status.code - 128 if stopped else None
+            client.ends(
+                "cancelled" if stopped else "failed", status.code, "atexit", status.reason or f"exit status {status.code}", signal_number
+            )
         else:
             client.ends("finished", 0, "atexit", "")
 

@@ -18,26 +18,39 @@ from firstfault.redact import Redactor
 CONTENT_TYPE = "application/json"
 
 
-def encode(
-    resource: Mapping[str, AttributeValue], sender: str, redactor: Redactor, samples: Sequence[Sample], entries: Sequence[Entry]
-) -> list[_wire.Request]:
-    """Everything in at most two requests, numbered from 1: it must be all that this sender ever sends."""
-    requests: list[_wire.Request] = []
-    described = {"attributes": _attributes({name: _wire.plain_value(value, redactor) for name, value in resource.items()})}
-    if series := _wire.series(samples):
+class EmergencyEncoder:
+    """Encodes all that a sender ever sends: its requests are numbered from 1. Not shared between threads."""
+
+    def __init__(self, resource: Mapping[str, AttributeValue], sender: str, redactor: Redactor) -> None:
+        self._described = {"attributes": _attributes({name: _wire.plain_value(value, redactor) for name, value in resource.items()})}
+        self._sender = sender
+        self._redactor = redactor
+        self._sequence = 0
+
+    def metrics(self, samples: Sequence[Sample]) -> list[_wire.Request]:
+        """Calls of `log` as one request; none without any."""
+        series = _wire.series(samples)
+        if not series:
+            return []
+        self._sequence += 1
         metrics = [
             {"name": name, "unit": c.METRIC_UNITS.get(name, ""), "gauge": {"dataPoints": [_point(*point) for point in points]}}
             for name, points in series.items()
         ]
-        body = {"resourceMetrics": [{"resource": described, "scopeMetrics": [{"scope": _scope(sender, 1), "metrics": metrics}]}]}
-        requests.append(_wire.Request("metrics", 1, _compressed(body), CONTENT_TYPE))
-    if entries:
-        number = len(requests) + 1
-        records = [_record(_wire.plain_record(entry, redactor)) for entry in entries]
-        body = {"resourceLogs": [{"resource": described, "scopeLogs": [{"scope": _scope(sender, number), "logRecords": records}]}]}
+        scoped = {"scope": _scope(self._sender, self._sequence), "metrics": metrics}
+        body = {"resourceMetrics": [{"resource": self._described, "scopeMetrics": [scoped]}]}
+        return [_wire.Request("metrics", self._sequence, _compressed(body), CONTENT_TYPE)]
+
+    def logs(self, entries: Sequence[Entry]) -> list[_wire.Request]:
+        """Log records as one request; none without any."""
+        if not entries:
+            return []
+        self._sequence += 1
+        records = [_record(_wire.plain_record(entry, self._redactor)) for entry in entries]
+        scoped = {"scope": _scope(self._sender, self._sequence), "logRecords": records}
+        body = {"resourceLogs": [{"resource": self._described, "scopeLogs": [scoped]}]}
         urgent, ends = _wire.is_urgent(entries), _wire.ends_process(entries)
-        requests.append(_wire.Request("logs", number, _compressed(body), CONTENT_TYPE, urgent, ends))
-    return requests
+        return [_wire.Request("logs", self._sequence, _compressed(body), CONTENT_TYPE, urgent, ends)]
 
 
 def _scope(sender: str, sequence: int) -> dict[str, Any]:

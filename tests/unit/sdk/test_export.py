@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -242,9 +243,9 @@ def test_an_exception_does_not_break_the_wait_that_the_service_asked_for(monkeyp
         rounds: list[float] = []
         encode = exporter._encode
 
-        def counted() -> None:
+        def counted(encoder: Any) -> None:
             rounds.append(time.monotonic())
-            encode()
+            encode(encoder)
 
         monkeypatch.setattr(exporter, "_encode", counted)
         _eventually(lambda: len(rounds) >= 4)
