@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -58,7 +58,7 @@ class ProcessFacts:
             pid=os.getpid(),
             hostname=socket.gethostname(),
             user=_user(),
-            argv=tuple(sys.orig_argv),
+            argv=command_of(sys.orig_argv, sys.argv),
             started_ns=_started_ns(),
             log_paths=tuple(dict.fromkeys(path for fd in (2, 1) if (path := _regular_file(fd)))),
         )
@@ -72,6 +72,17 @@ class Given:
     run_name: str | None = None
     role: str = "trainer"
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+def command_of(original: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
+    """The command people know a process by; of a child of `multiprocessing` the script and arguments of its parent.
+
+    `original` is what the interpreter was started with; `multiprocessing` hands the parent's `sys.argv` (`arguments`) to a child.
+    """
+    started_by_multiprocessing = any(word.startswith("from multiprocessing.") for word in original[1:])
+    if not started_by_multiprocessing or not arguments or arguments[0] in ("", "-c", "-m"):
+        return tuple(original)
+    return (original[0], *arguments)
 
 
 def identify(environ: Mapping[str, str], facts: ProcessFacts, given: Given) -> dict[str, AttributeValue]:

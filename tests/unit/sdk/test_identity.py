@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from firstfault import conventions as c
-from firstfault._identity import FALLBACK_RUN_ID, Given, ProcessFacts, identify
+from firstfault._identity import FALLBACK_RUN_ID, Given, ProcessFacts, command_of, identify
 
 FACTS = ProcessFacts(pid=42, hostname="host-a", user="ada", argv=("python", "train.py"), instance="i")
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
@@ -141,3 +141,25 @@ def test_facts_of_this_process() -> None:
     assert facts.pid == os.getpid() and facts.hostname
     assert facts.started_ns is None or 0 <= time.time_ns() - facts.started_ns < 24 * 3600 * 10**9
     assert ProcessFacts.here().instance != facts.instance
+
+
+_SPAWN = ["python", "-B", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(pipe_handle=8)", "--multiprocessing-fork"]
+_FORKSERVER = ["python", "-c", "from multiprocessing.forkserver import main; main(3, 4, ['__main__'])"]
+
+
+@pytest.mark.parametrize(
+    ("original", "arguments", "command"),
+    [
+        (_SPAWN, ["train.py", "--lr", "3"], ["python", "train.py", "--lr", "3"]),
+        (_FORKSERVER, ["train.py"], ["python", "train.py"]),
+        (_SPAWN, ["-c"], _SPAWN),
+        (_SPAWN, [""], _SPAWN),
+        (_SPAWN, [], _SPAWN),
+        (["python", "-m", "pkg.train", "--lr"], ["/x/pkg/train.py", "--lr"], ["python", "-m", "pkg.train", "--lr"]),
+        ([], [], []),
+    ],
+)
+def test_a_child_of_multiprocessing_is_known_by_the_command_of_its_parent(
+    original: list[str], arguments: list[str], command: list[str]
+) -> None:
+    assert list(command_of(original, arguments)) == command
