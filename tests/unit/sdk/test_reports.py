@@ -81,7 +81,7 @@ def test_a_crash(tmp_path: Path) -> None:
         ("sys.exit(0)", {"state": "finished", "code": 0}),
         ("sys.exit(7)", {"state": "failed", "code": 7, "reason": "exit status 7"}),
         ("sys.exit('no data')", {"state": "failed", "code": 1, "reason": "no data"}),
-        ("sys.exit(143)", {"state": "killed", "code": 143, "signal": 15}),
+        ("sys.exit(143)", {"state": "cancelled", "code": 143, "signal": 15}),
         ("sys.exit(130)", {"state": "cancelled", "code": 130, "signal": 2}),
         ("raise KeyboardInterrupt", {"state": "cancelled", "code": 130, "signal": 2}),
         ("import threading; threading.Thread(target=sys.exit, args=(4,)).start()", {"state": "finished", "code": 0}),
@@ -204,6 +204,7 @@ if __name__ == "__main__":
     found = sorted((one["train.role"], str(one.get("train.rank"))) for one in speakers.values())
     assert found == [("auxiliary", "None"), ("trainer", "2"), ("trainer", "None")]
     assert len({one["train.run.id"] for one in speakers.values()}) == 1
+    assert {str(one["process.command_args"][-1]) for one in speakers.values()} == {str(tmp_path / "job.py")}
 
 
 @pytest.mark.parametrize("prior", ["print('prior', kind.__name__)", "print('prior', kind.__name__); raise OSError('of the hook')"])
