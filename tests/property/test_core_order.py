@@ -3,10 +3,13 @@
 import os
 from functools import cache
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from firstfault import conventions as names
+from firstfault_server.core import model
 from firstfault_server.tables import Tables, load_tables
 from tests.property.cases import CASES, Case
 from tests.property.scripts import Arrival, Driver, same
@@ -52,6 +55,36 @@ def arrivals(draw: st.DrawFn) -> Arrival:
 @given(case=st.sampled_from(CASES), arrival=arrivals())
 def test_any_arrival_gives_the_same_incidents(case: Case, arrival: Arrival) -> None:
     assert _incidents(case, arrival) == in_order(case.name)
+
+
+LATE = {
+    "requests to stop": (names.EXIT, "sdk"),
+    "ends": (names.EXIT, "sidecar"),
+    "exceptions": (names.EXCEPTION, "sdk"),
+    "memory kills": (names.OOM_KILL, "agent"),
+    "device errors": (names.XID, "agent"),
+}
+
+
+def _sends(batch: model.Batch, kind: tuple[str, str]) -> bool:
+    return any((record.event_name, batch.sender) == kind for record in batch.logs)
+
+
+@pytest.mark.parametrize(
+    ("case", "late"),
+    [
+        pytest.param(case, kind, id=f"{case.name}: {late} late")
+        for case in ENDED
+        for late, kind in LATE.items()
+        if any(_sends(batch, kind) for _, batch in case.build().sent)
+    ],
+)
+def test_one_kind_of_record_may_come_after_all_others(case: Case, late: tuple[str, str]) -> None:
+    """As long as the others are not later than the time to settle; found as a page about a job that was only asked to stop."""
+    script = case.build()
+    script.sent = [(when + 2.9 if _sends(batch, late) else when, batch) for when, batch in script.sent]
+    delayed = msgspec.structs.replace(case, build=lambda: script)
+    assert _incidents(delayed, Arrival()) == in_order(case.name)
 
 
 @pytest.mark.soak

@@ -34,6 +34,8 @@ class Summary(Record, tag="summary", kw_only=True):
     checkpoint_step: int | None = None
     skew_ns: int = 0
     """Lowest receive − send over 60 s: subtract it from received times to compare hosts."""
+    gap: bool = False
+    """Batches are here that were sent after one that is still on its way."""
 
 
 class Presence(Record, tag="presence", kw_only=True):

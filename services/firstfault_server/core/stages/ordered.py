@@ -25,6 +25,11 @@ class Queue(msgspec.Struct, array_like=True):
         if number >= self.next:
             self.held[number] = held
 
+    @property
+    def gap(self) -> bool:
+        """Whether a batch is missing before one that is here."""
+        return bool(self.held) and max(self.held) - self.next + 1 > len(self.held)
+
     def ready(self, now_ns: int, lateness_ns: int, room: int) -> list[Run]:
         """Batches whose turn it is: contiguous ones at once, others when they have waited long enough or fill the room."""
         out: list[Run] = []

@@ -67,6 +67,9 @@ def take_summary(state: RunState, record: model.Summary) -> Member:
         member.pause_p99_s, member.skew_ns = record.pause_p99_s, record.skew_ns
         member.group, member.sequence, member.collective = record.collective_group, record.collective_seq, record.collective_state
         member.checkpoint = record.checkpoint_step
+        # A verdict may have waited for just this.
+        state.dirty = state.dirty or (member.gap and not record.gap and any(one.life == "provisional" for one in state.episodes))
+        member.gap = record.gap
     if before != (member.step, member.group, member.sequence, member.collective, member.phase):
         # Where the ranks stand is evidence while a failure of theirs is open; so is that a rank reports numbers at all.
         state.dirty = state.dirty or any(

@@ -67,6 +67,8 @@ class Member(msgspec.Struct, array_like=True):
     stderr: str = ""
     domains: dict[str, dict[str, float]] = {}
     """Fault id -> log-odds its pattern adds."""
+    gap: bool = False
+    """Something it sent before what is known of it is still on its way."""
 
     @property
     def ended(self) -> bool:

@@ -29,7 +29,7 @@ class Judged(msgspec.Struct, kw_only=True):
     """Receive time of the first evidence."""
     confirmed_ns: int = 0
     accounted: bool = False
-    """Every rank has ended, spoken or fallen silent."""
+    """Every rank has ended, spoken or fallen silent, and nothing sent before that is missing."""
 
 
 def members_of(state: RunState, attempt: int) -> list[Member]:
@@ -256,6 +256,9 @@ def _accounted(state: RunState, members: Sequence[Member], seen: Sequence[RankOb
     ranks = {member.rank for member in members if member.rank is not None}
     absent = set(never_seen(state, members[0].attempt, now_ns, limits))
     if state.world_size is not None and len(ranks | absent) < state.world_size:
+        return False
+    if any(member.gap and not member.silent for member in members):
+        # What is missing may be the request to stop that explains the rest.
         return False
     for one in seen:
         if one.never_seen or one.silent or one.stop_ns:

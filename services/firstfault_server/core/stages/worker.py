@@ -99,18 +99,21 @@ class Worker:
                 newest = max(newest, *one.times_ns)
         out += rollups(batch, series, WINDOW_NS)
         self._numbers(state, batch, series)
+        events: list[model.AnyRecord] = []
         for place, record in enumerate(batch.logs):
             time_ns = self._time(record.time_ns, batch)
             newest = max(newest, time_ns)
             if batch.sequence is None and not self._unseen_log(state, event_id(batch, place, record), batch.received_ns):
                 continue
-            self._log(state, batch, place, record, time_ns, out)
+            self._log(state, batch, place, record, time_ns, events)
         if newest:
             self._skew(state, batch.received_ns, batch.received_ns - newest)
             state.time_ns = max(state.time_ns, newest)
         if batch.identity.run and batch.identity.role != "node_agent":
+            # Before the events: whoever judges them must know whether something sent earlier is missing.
             out.append(self._summary(state, batch.identity))
             self._presence(state, batch, out)
+        out += events
 
     def _time(self, time_ns: int, batch: model.Batch) -> int:
         """Sender's time, replaced by receive time when it cannot be true."""
@@ -307,6 +310,7 @@ class Worker:
             collective_state=state.collective.state,
             checkpoint_step=state.checkpoint[1] if state.checkpoint is not None else None,
             skew_ns=min(state.skew[1:]) if state.skew is not None else 0,
+            gap=any(queue.gap for queue in state.queues.values()),
         )
 
     def _presence(self, state: WorkerState, batch: model.Batch, out: list[model.AnyRecord]) -> None:

@@ -35,6 +35,21 @@ def test_a_missing_batch_is_waited_for_as_long_as_it_may_be_late() -> None:
     assert queue.due(LATE) is None
 
 
+@given(st.permutations(range(1, 12)))
+def test_a_gap_is_a_number_missing_below_one_that_is_here(order: list[int]) -> None:
+    queue, here = Queue(), set()
+    for number in order:
+        queue.put(number, held(number, 0))
+        here.add(number)
+        assert queue.gap == (len(here) < max(here)), "before the release"
+        queue.ready(0, LATE, 10_000)
+        assert queue.gap == (len(here) < max(here)), "and after it"
+    queue.put(14, held(14, 0))
+    assert queue.gap
+    queue.ready(LATE, LATE, 10_000)
+    assert not queue.gap, "what is given up is not waited for"
+
+
 def test_held_values_are_bounded() -> None:
     queue = Queue()
     for number in range(2, 200):
