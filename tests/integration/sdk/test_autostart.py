@@ -101,7 +101,8 @@ def test_children_of_a_rank_are_quiet(jobs: Jobs, receiver: Receiver, program: P
     assert status == 0
     receiver.wait("train.exit")
     assert _watched(receiver) == {(int(out), int(rank) if rank else None)}
-    assert {record.resource["process.pid"] for record in receiver.of("train.heartbeat")} == {int(out)}
+    # A job may end before its first heartbeat; nobody else may send one.
+    assert {record.resource["process.pid"] for record in receiver.of("train.heartbeat")} <= {int(out)}
 
 
 def test_a_rank_started_by_a_program_of_the_users_own_is_watched(jobs: Jobs, receiver: Receiver, program: Path) -> None:
