@@ -5,7 +5,7 @@ A store that cannot answer raises `StoreUnavailable`; one that is out of space r
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from firstfault_server.core.search import And, Expression
 
 Signal: TypeAlias = Literal["metrics", "logs", "traces", "clock"]
 T = TypeVar("T")
+MAX_SILENCES: Final = 1000
+"""Silences of one tenant that count at once."""
 
 
 class StoreUnavailable(Exception):
@@ -165,6 +167,25 @@ class TriageStore(Protocol):
 
     def recall(self, tenant: str, idempotency_key: str) -> tuple[str, bytes] | None:
         """(request_hash, response) of an earlier write with this key."""
+
+
+class SilenceStore(Protocol):
+    """Silences: compare-and-set, audited. One that has ended stays on record until `prune`."""
+
+    def silence(self, tenant: str, silence_id: str) -> model.Silence:
+        """Raises NotFound."""
+
+    def put_silence(self, silence: model.Silence, audit: Audit) -> model.Silence:
+        """Write version+1 if the stored version (0: none) equals `silence.version`, and the audit entry with it; else VersionConflict."""
+
+    def silences(self, query: ListQuery, now_ns: int) -> Page[model.Silence]:
+        """Newest first by creation. Search keys: is (pending, active or ended at `now_ns`), author."""
+
+    def ending_after(self, tenant: str, time_ns: int) -> list[model.Silence]:
+        """Those with `ends_ns` later than a time, by (created_ns, id); of more than MAX_SILENCES those that end last."""
+
+    def prune_silences(self, before_ns: int) -> int:
+        """Drop those that ended earlier; returns how many went."""
 
 
 Permission: TypeAlias = Literal["ingest", "node", "read", "write", "admin"]

@@ -96,6 +96,7 @@ DELIVERY: Fields = {
     "kind": _TEXT,
     "delivered": Field(type="flag", values=frozenset({"true", "false"})),
 }
+SILENCE: Fields = {"is": _flag("pending", "active", "ended"), "author": _TEXT}
 AUDIT: Fields = {"actor": _TEXT, "action": _TEXT, "subject": _TEXT}
 
 

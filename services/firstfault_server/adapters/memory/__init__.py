@@ -7,6 +7,7 @@ from firstfault_server.adapters.memory.aggregates import MemoryAggregateStore
 from firstfault_server.adapters.memory.context import MemoryContextStore
 from firstfault_server.adapters.memory.incidents import MemoryIncidentStore, MemoryTriageStore
 from firstfault_server.adapters.memory.outbox import MemoryCheckpoint, MemoryOutbox
+from firstfault_server.adapters.memory.silences import MemorySilenceStore
 from firstfault_server.adapters.memory.state import State
 from firstfault_server.ports import Clock
 
@@ -17,6 +18,7 @@ class MemoryStores(msgspec.Struct, frozen=True):
     context: MemoryContextStore
     incidents: MemoryIncidentStore
     triage: MemoryTriageStore
+    silences: MemorySilenceStore
     access: MemoryAccessStore
     outbox: MemoryOutbox
     checkpoint: MemoryCheckpoint
@@ -33,6 +35,7 @@ def open_stores(clock: Clock) -> MemoryStores:
         context=MemoryContextStore(state),
         incidents=MemoryIncidentStore(state),
         triage=MemoryTriageStore(state, clock),
+        silences=MemorySilenceStore(state),
         access=MemoryAccessStore(state),
         outbox=MemoryOutbox(state),
         checkpoint=MemoryCheckpoint(state),

@@ -27,6 +27,7 @@ class State:
         self.incidents: dict[tuple[str, str], dict[int, model.Incident]] = {}
         self.runs: dict[tuple[str, str], model.RunStatus] = {}
         self.triage: dict[tuple[str, str], model.Triage] = {}
+        self.silences: dict[tuple[str, str], model.Silence] = {}
         self.audit: dict[tuple[str, str], Audit] = {}
         self.remembered: dict[tuple[str, str], tuple[int, str, bytes]] = {}
         self.keys: dict[str, AccessKey] = {}

@@ -10,6 +10,7 @@ from firstfault_server.adapters.sqlite.database import Database
 from firstfault_server.adapters.sqlite.events import SqliteContextStore
 from firstfault_server.adapters.sqlite.incidents import SqliteIncidentStore
 from firstfault_server.adapters.sqlite.outbox import SqliteOutbox
+from firstfault_server.adapters.sqlite.silences import SqliteSilenceStore
 from firstfault_server.adapters.sqlite.triage import SqliteTriageStore
 from firstfault_server.ports import Clock
 
@@ -21,6 +22,7 @@ class SqliteStores(msgspec.Struct, frozen=True):
     context: SqliteContextStore
     incidents: SqliteIncidentStore
     triage: SqliteTriageStore
+    silences: SqliteSilenceStore
     access: SqliteAccessStore
     outbox: SqliteOutbox
     checkpoint: SqliteCheckpoint
@@ -38,6 +40,7 @@ def open_stores(path: Path, clock: Clock, *, max_bytes: int | None = None) -> Sq
         context=SqliteContextStore(database),
         incidents=SqliteIncidentStore(database),
         triage=SqliteTriageStore(database, clock),
+        silences=SqliteSilenceStore(database),
         access=SqliteAccessStore(database),
         outbox=SqliteOutbox(database),
         checkpoint=SqliteCheckpoint(database),

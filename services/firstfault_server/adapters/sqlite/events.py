@@ -39,14 +39,14 @@ _COLUMNS: Final = {
     "trace": "e.trace",
     "owner": "e.owner",
 }
-_FLAGS: Final = {
-    ("has", "rank"): "e.rank IS NOT NULL",
-    ("has", "node"): "e.node != ''",
-    ("has", "exception"): "e.exceptional",
-    ("has", "fingerprint"): "e.fingerprint != ''",
-    ("has", "trace"): "e.trace != ''",
-    ("has", "step"): "e.step IS NOT NULL",
-    ("has", "symptom"): "e.symptom != ''",
+_FLAGS: Final[dict[tuple[str, str], Condition]] = {
+    ("has", "rank"): ("e.rank IS NOT NULL", []),
+    ("has", "node"): ("e.node != ''", []),
+    ("has", "exception"): ("e.exceptional", []),
+    ("has", "fingerprint"): ("e.fingerprint != ''", []),
+    ("has", "trace"): ("e.trace != ''", []),
+    ("has", "step"): ("e.step IS NOT NULL", []),
+    ("has", "symptom"): ("e.symptom != ''", []),
 }
 
 

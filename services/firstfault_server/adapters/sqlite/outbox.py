@@ -7,12 +7,15 @@ from typing import Final
 from firstfault_server.adapters.sqlite import paging
 from firstfault_server.adapters.sqlite.database import Database
 from firstfault_server.adapters.sqlite.encoding import column, pack, unpack
-from firstfault_server.adapters.sqlite.search_sql import Columns, compile_expression, nowhere
+from firstfault_server.adapters.sqlite.search_sql import Columns, Condition, compile_expression, nowhere
 from firstfault_server.core import search_fields
 from firstfault_server.ports import Delivery, ListQuery, Message, Page
 
 _COLUMNS: Final = {"destination": "destination", "incident": "incident", "message": "message", "kind": "kind"}
-_FLAGS: Final = {("delivered", "true"): "delivered", ("delivered", "false"): "NOT delivered"}
+_FLAGS: Final[dict[tuple[str, str], Condition]] = {
+    ("delivered", "true"): ("delivered", []),
+    ("delivered", "false"): ("NOT delivered", []),
+}
 # Messages about one incident reach a destination in order: a later one waits for the one before.
 _FIRST_OF_ITS_QUEUE: Final = """NOT EXISTS (SELECT 1 FROM message earlier WHERE earlier.tenant = m.tenant
     AND earlier.incident = m.incident AND earlier.destination = m.destination AND earlier.number < m.number

@@ -57,7 +57,14 @@ _VERSION_1: Final = (
     """CREATE TABLE snapshot (stage TEXT NOT NULL, key TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (stage, key))""",
     "CREATE TABLE position (one INTEGER PRIMARY KEY CHECK (one = 1), position TEXT NOT NULL)",
 )
-MIGRATIONS: Final = (_VERSION_1,)
+_VERSION_2: Final = (
+    """CREATE TABLE silence (tenant TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, created_ns INTEGER NOT NULL,
+        starts_ns INTEGER NOT NULL, ends_ns INTEGER NOT NULL, author TEXT NOT NULL, record BLOB NOT NULL,
+        PRIMARY KEY (tenant, id)) WITHOUT ROWID""",
+    "CREATE INDEX silence_time ON silence (tenant, created_ns, id)",
+    "CREATE INDEX silence_end ON silence (tenant, ends_ns, id)",
+)
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2)
 """Statements that lead from each version to the next; what has shipped is never changed."""
 
 

@@ -84,14 +84,14 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
     fields: Fields
     columns: dict[str, str]
-    flags: dict[tuple[str, str], str] = {}
-    """Conditions of flags that are no column: (key, value) -> SQL."""
+    flags: dict[tuple[str, str], Condition] = {}
+    """Conditions of flags that are no column, by (key, value)."""
     fts: Callable[[str], Condition]
 
     def term(self, term: Term, field: Field) -> Condition:
         """Condition of one term."""
         if field.type == "flag" and (term.key, term.value) in self.flags:
-            return self.flags[term.key, term.value], []
+            return self.flags[term.key, term.value]
         column = self.columns[term.key]
         return number_condition(column, term, field) if field.type == "number" else (f"{column} = ?", [term.value])
 

@@ -1,5 +1,6 @@
 """TriageStore on SQLite: people's marks with compare-and-set, the audit trail, answers remembered for repeated writes."""
 
+import sqlite3
 from typing import Final
 
 from firstfault_server.adapters.sqlite import paging
@@ -38,10 +39,7 @@ class SqliteTriageStore:
                 "INSERT OR REPLACE INTO triage (tenant, incident, version, record) VALUES (?, ?, ?, ?)",
                 (written.tenant, written.incident, written.version, pack(written)),
             )
-            writer.execute(
-                "INSERT INTO audit (tenant, id, time_ns, actor, action, subject, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (audit.tenant, audit.id, column(audit.time_ns), audit.actor, audit.action, audit.subject, pack(audit)),
-            )
+            put_audit(writer, audit)
             mark_incident(writer, written)
         return written
 
@@ -77,6 +75,14 @@ class SqliteTriageStore:
                 (tenant, idempotency_key, self._clock.now_ns() - REMEMBERED_NS),
             ).fetchone()
         return None if row is None else (row[0], row[1])
+
+
+def put_audit(writer: sqlite3.Connection, audit: Audit) -> None:
+    """Add an entry within the transaction of what it is about."""
+    writer.execute(
+        "INSERT INTO audit (tenant, id, time_ns, actor, action, subject, record) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (audit.tenant, audit.id, column(audit.time_ns), audit.actor, audit.action, audit.subject, pack(audit)),
+    )
 
 
 def _copy(triage: model.Triage, version: int) -> model.Triage:

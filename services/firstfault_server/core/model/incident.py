@@ -173,6 +173,23 @@ class Triage(msgspec.Struct, kw_only=True):
     notes: list[Note] = []
 
 
+class Silence(msgspec.Struct, kw_only=True):
+    """No messages about the incidents that a search selects, for a time; written by the API with compare-and-set on `version`."""
+
+    id: str
+    tenant: str
+    where: str
+    """`q=` expression that an incident must match."""
+    starts_ns: int
+    ends_ns: int
+    """Half-open: at this time it holds no more."""
+    author: str
+    comment: str
+    created_ns: int
+    version: int = 0
+    """0: not stored yet."""
+
+
 class Symptom(msgspec.Struct, kw_only=True, frozen=True):
     """A row of proto/taxonomy.yaml."""
 
