@@ -20,6 +20,7 @@ MESSAGES: Final[Mapping[type[msgspec.Struct], type[Message]]] = {
     model.Event: pb.Event,
     model.Finding: pb.Finding,
     model.Incident: pb.Incident,
+    model.RunStatus: pb.RunStatus,
     model.DeadLetter: pb.DeadLetter,
 }
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)

@@ -21,6 +21,7 @@ SPARSE: list[msgspec.Struct] = [
     model.Finding(id="f", identity=WHO, detector="d", symptom="s", time_ns=1, received_ns=2),
     model.Incident(id="i", revision=1, tenant="t", run=model.RunRef(id="r"), symptom="s", opened_at=1, updated_at=2),
     model.DeadLetter(id="x", tenant="t", received_ns=1, reason="why"),
+    model.RunStatus(tenant="t", run="r", revision=1, started_ns=1, updated_ns=2),
 ]
 FULL: list[msgspec.Struct] = [
     model.Rollup(
@@ -70,6 +71,20 @@ FULL: list[msgspec.Struct] = [
         resolved_at=0,
     ),
     model.DeadLetter(id="x", tenant="t", received_ns=1, reason="why", data=b"\x00\xff"),
+    model.RunStatus(
+        tenant="t",
+        run="r",
+        revision=3,
+        attempts_started_ns=[1, 2],
+        state="failed",
+        started_ns=1,
+        updated_ns=2,
+        ended_ns=0,
+        step=0,
+        ranks=[model.RankStatus(rank=0, process="p", state="killed", step=0), model.RankStatus(rank=None)],
+        incidents=["i"],
+        notes=["n"],
+    ),
 ]
 
 

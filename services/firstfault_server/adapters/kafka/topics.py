@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from firstfault_server.adapters.kafka.connection import REQUEST_S, Connection
 from firstfault_server.adapters.kafka.log import TOPIC
 from firstfault_server.adapters.kafka.producer import LARGEST_RECORD
+from firstfault_server.wire import outputs
 
 DAY_MS: Final = 86_400_000
 ResultT = TypeVar("ResultT")
@@ -28,12 +29,13 @@ class Topic(msgspec.Struct, kw_only=True, frozen=True):
 COMMON: Final = {"max.message.bytes": str(LARGEST_RECORD), "compression.type": "producer"}
 TOPICS: Final = (
     Topic(name=TOPIC, settings=COMMON | {"retention.ms": str(2 * DAY_MS), "message.timestamp.type": "CreateTime"}),
-    Topic(name="firstfault.rollups.v1", settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
-    Topic(name="firstfault.events.v1", settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
-    Topic(name="firstfault.findings.v1", settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
-    # The newest revision of an incident is kept for ever: stores can be filled again from here.
-    Topic(name="firstfault.incidents.v1", settings=COMMON | {"cleanup.policy": "compact"}),
-    Topic(name="firstfault.deadletter.v1", partitions=3, settings=COMMON | {"retention.ms": str(14 * DAY_MS)}),
+    Topic(name=outputs.ROLLUPS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
+    Topic(name=outputs.EVENTS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
+    Topic(name=outputs.FINDINGS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
+    # The newest revision of an incident or run is kept for ever: stores can be filled again from here.
+    Topic(name=outputs.INCIDENTS, settings=COMMON | {"cleanup.policy": "compact"}),
+    Topic(name=outputs.RUNS, settings=COMMON | {"cleanup.policy": "compact"}),
+    Topic(name=outputs.DEAD_LETTERS, partitions=3, settings=COMMON | {"retention.ms": str(14 * DAY_MS)}),
 )
 
 

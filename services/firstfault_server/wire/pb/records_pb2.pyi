@@ -120,6 +120,12 @@ class Rollup(_message.Message):
     step_max: int
     def __init__(self, tenant: _Optional[str] = ..., run: _Optional[str] = ..., process: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., metric: _Optional[str] = ..., attributes: _Optional[str] = ..., window_ns: _Optional[int] = ..., position: _Optional[str] = ..., count: _Optional[int] = ..., sum: _Optional[float] = ..., sumsq: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., first: _Optional[float] = ..., first_ns: _Optional[int] = ..., last: _Optional[float] = ..., last_ns: _Optional[int] = ..., nonfinite: _Optional[int] = ..., step_min: _Optional[int] = ..., step_max: _Optional[int] = ...) -> None: ...
 
+class RollupBatch(_message.Message):
+    __slots__ = ("rollups",)
+    ROLLUPS_FIELD_NUMBER: _ClassVar[int]
+    rollups: _containers.RepeatedCompositeFieldContainer[Rollup]
+    def __init__(self, rollups: _Optional[_Iterable[_Union[Rollup, _Mapping]]] = ...) -> None: ...
+
 class ExceptionInfo(_message.Message):
     __slots__ = ("type", "message", "stacktrace")
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -457,3 +463,77 @@ class Incident(_message.Message):
     resolved_at: int
     resolved_why: str
     def __init__(self, id: _Optional[str] = ..., revision: _Optional[int] = ..., tenant: _Optional[str] = ..., run: _Optional[_Union[RunRef, _Mapping]] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., severity: _Optional[str] = ..., page: _Optional[bool] = ..., title: _Optional[str] = ..., symptom: _Optional[str] = ..., family: _Optional[str] = ..., layer: _Optional[str] = ..., seen: _Optional[str] = ..., time_pattern: _Optional[str] = ..., cause: _Optional[_Union[Cause, _Mapping]] = ..., first_fault: _Optional[_Union[FirstFault, _Mapping]] = ..., ranks: _Optional[_Iterable[_Union[RankRole, _Mapping]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., not_seen: _Optional[_Iterable[str]] = ..., fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., history: _Optional[_Union[History, _Mapping]] = ..., impact: _Optional[_Union[Impact, _Mapping]] = ..., advice: _Optional[_Iterable[_Union[Advice, _Mapping]]] = ..., recurrences: _Optional[int] = ..., attempts: _Optional[_Iterable[int]] = ..., opened_at: _Optional[int] = ..., updated_at: _Optional[int] = ..., resolved_at: _Optional[int] = ..., resolved_why: _Optional[str] = ...) -> None: ...
+
+class RankStatus(_message.Message):
+    __slots__ = ("rank", "process", "node", "local_rank", "pid", "gpu_uuid", "state", "state_reason", "step", "phase", "last_seen_ns")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    GPU_UUID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STATE_REASON_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_NS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    process: str
+    node: str
+    local_rank: int
+    pid: int
+    gpu_uuid: str
+    state: str
+    state_reason: str
+    step: int
+    phase: str
+    last_seen_ns: int
+    def __init__(self, rank: _Optional[int] = ..., process: _Optional[str] = ..., node: _Optional[str] = ..., local_rank: _Optional[int] = ..., pid: _Optional[int] = ..., gpu_uuid: _Optional[str] = ..., state: _Optional[str] = ..., state_reason: _Optional[str] = ..., step: _Optional[int] = ..., phase: _Optional[str] = ..., last_seen_ns: _Optional[int] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("tenant", "run", "revision", "name", "owner", "job_id", "command", "launcher", "log_paths", "world_size", "nodes", "attempt", "attempts_started_ns", "state", "state_reason", "started_ns", "updated_ns", "ended_ns", "step", "ranks", "incidents", "notes")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHER_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATHS_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_STARTED_NS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STATE_REASON_FIELD_NUMBER: _ClassVar[int]
+    STARTED_NS_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_NS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_NS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    INCIDENTS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    run: str
+    revision: int
+    name: str
+    owner: str
+    job_id: str
+    command: str
+    launcher: str
+    log_paths: _containers.RepeatedScalarFieldContainer[str]
+    world_size: int
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    attempt: int
+    attempts_started_ns: _containers.RepeatedScalarFieldContainer[int]
+    state: str
+    state_reason: str
+    started_ns: int
+    updated_ns: int
+    ended_ns: int
+    step: int
+    ranks: _containers.RepeatedCompositeFieldContainer[RankStatus]
+    incidents: _containers.RepeatedScalarFieldContainer[str]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., run: _Optional[str] = ..., revision: _Optional[int] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., job_id: _Optional[str] = ..., command: _Optional[str] = ..., launcher: _Optional[str] = ..., log_paths: _Optional[_Iterable[str]] = ..., world_size: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., attempt: _Optional[int] = ..., attempts_started_ns: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., state_reason: _Optional[str] = ..., started_ns: _Optional[int] = ..., updated_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., step: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., incidents: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
