@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 import yaml
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from firstfault_server import tables
 from firstfault_server.core.thresholds import Thresholds
-from firstfault_server.settings import Settings
+from firstfault_server.settings import Settings, is_secret
 
 FOLDER = Path(__file__).parent
 CONVENTIONS = FOLDER.parent / "proto" / "conventions.yaml"
@@ -52,17 +53,22 @@ def _domains(domains: dict[str, float]) -> str:
 def settings() -> str:
     """Settings of the service and of the commands, then the thresholds of detection."""
     rows = [
-        [code(name), code(f"FIRSTFAULT_{name.upper()}"), _default(field.default), field.description or ""]
+        [code(name), code(f"FIRSTFAULT_{name.upper()}"), _default(field.default), _meaning(field)]
         for name, field in Settings.model_fields.items()
     ]
     limits = [[code(field.name), _default(field.default), text] for field, text in zip(_fields(), _texts(), strict=True)]
     return (
-        f"{NOTE}# Settings\n\nThe configuration file (TOML, `firstfault up --config FILE`), the environment and flags: later wins.\n\n"
+        f"{NOTE}# Settings\n\nThe configuration file (TOML, `firstfault up --config FILE`), the environment and flags: later wins.\n"
+        "A secret can also be given in a file: `FIRSTFAULT_API_KEY_FILE` names the file that holds `api_key`.\n\n"
         + table(["key", "variable", "default", "meaning"], rows)
         + "\n## Thresholds\n\nKeys of `thresholds`, for instance "
         + """`FIRSTFAULT_THRESHOLDS='{"pause_floor_s": 30}'`. Times are seconds.\n\n"""
         + table(["key", "default", "meaning"], limits)
     )
+
+
+def _meaning(field: FieldInfo) -> str:
+    return (field.description or "") + (" Secret." if is_secret(field) else "")
 
 
 def _default(value: Any) -> str:

@@ -1,11 +1,13 @@
 """Settings of service and command line: defaults, then the TOML file, then `FIRSTFAULT_*`, then flags; later wins."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tomllib
 from pydantic import Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from firstfault_server.telemetry import LogFormat, LogLevel
@@ -20,7 +22,9 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """Everything that can be set. Field names are the keys of the TOML file; upper case with FIRSTFAULT_ they are variables."""
 
-    model_config = SettingsConfigDict(env_prefix="FIRSTFAULT_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="FIRSTFAULT_", env_nested_delimiter="__", env_ignore_empty=True, extra="forbid", frozen=True
+    )
     config_file: ClassVar[Path | None] = None
 
     data: Path = Field(default=Path("firstfault-data"), description="Folder of everything the service keeps; made if missing.")
@@ -41,6 +45,32 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=8, gt=0, le=12, description="How long a stop waits for what is under way.")
     alert_timeout_s: float = Field(default=15, gt=0, le=60, description="How long one try to deliver a message may take.")
 
+    kafka_bootstrap: str = Field(default="", description="Kafka brokers of the distributed service, HOST:PORT, several with commas.")
+    kafka_security: dict[str, str] = Field(
+        default={}, repr=False, description="Options of librdkafka as JSON, for instance `security.protocol`, `sasl.username`."
+    )
+    kafka_replicas: int = Field(default=-1, ge=-1, description="Replicas of topics that `migrate` creates; -1 leaves it to the cluster.")
+    elasticsearch_url: str = Field(default="", description="Elasticsearch of the distributed service, several addresses with commas.")
+    elasticsearch_api_key: str = Field(default="", repr=False, description="API key for Elasticsearch.")
+    elasticsearch_ca_file: str = Field(default="", description="Certificates to trust for Elasticsearch.")
+    elasticsearch_prefix: str = Field(default="firstfault", min_length=1, description="What names of indices start with.")
+    elasticsearch_shards: int = Field(default=1, ge=1, description="Shards of each new index.")
+    elasticsearch_replicas: int = Field(default=1, ge=0, description="Replicas of each new index.")
+    clickhouse_url: str = Field(default="", description="ClickHouse of the distributed service, http(s)://HOST:PORT.")
+    clickhouse_user: str = Field(default="default", description="User for ClickHouse.")
+    clickhouse_password: str = Field(default="", repr=False, description="Password for ClickHouse.")
+    clickhouse_database: str = Field(default="firstfault", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Database in ClickHouse.")
+    ingest_health: str = Field(default="127.0.0.1:8081", description="Address of health and metrics of `serve ingest`.")
+    writer_health: str = Field(default="127.0.0.1:8082", description="Address of health and metrics of `serve writer`.")
+    alerter_health: str = Field(default="127.0.0.1:8083", description="Address of health and metrics of `serve alerter`.")
+    cursor_secret: str = Field(
+        default="", repr=False, description="Signs cursors of lists; replicas of `serve api` need the same. Default: one for each process."
+    )
+    telemetry_endpoint: str = Field(
+        default="", description="OTLP/HTTP endpoint for the service's own traces and metrics, http(s)://HOST:PORT. Default: none."
+    )
+    telemetry_interval_s: float = Field(default=15, ge=1, description="How often own metrics are sent to `telemetry_endpoint`.")
+
     api_url: str = Field(default="http://127.0.0.1:8080", description="REST API that the commands talk to.")
     api_key: str = Field(default="", repr=False, description="Key that the commands present.")
     output: str = Field(default="", description="table, json or jsonl; default: table on a terminal, else json.")
@@ -59,10 +89,44 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        sources = (init_settings, env_settings, _SecretFiles(settings_cls))
         file = settings_cls.__dict__.get("config_file")
-        if file is None:
-            return (init_settings, env_settings)
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file))
+        return sources if file is None else (*sources, TomlConfigSettingsSource(settings_cls, toml_file=file))
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Secrets out of files, as orchestrators mount them: `FIRSTFAULT_API_KEY_FILE` names the file with the value of `api_key`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """(value, key, whether it is JSON); None when no file is named."""
+        variable = f"FIRSTFAULT_{field_name.upper()}"
+        path = os.environ.get(f"{variable}_FILE", "") if is_secret(field) else ""
+        if not path:
+            return None, field_name, False
+        if os.environ.get(variable):
+            raise SettingsError(f"settings: {variable} and {variable}_FILE are both set; use one")
+        try:
+            text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"settings: {variable}_FILE: cannot read {path}: {error}") from error
+        return text, field_name, field.annotation is not str
+
+    def __call__(self) -> dict[str, Any]:
+        """Values of all secrets whose file is named."""
+        found: dict[str, Any] = {}
+        for name, field in self.settings_cls.model_fields.items():
+            value, _, as_json = self.get_field_value(field, name)
+            if value is not None:
+                try:
+                    found[name] = self.decode_complex_value(name, field, value) if as_json else value
+                except ValueError as error:
+                    raise SettingsError(f"settings: FIRSTFAULT_{name.upper()}_FILE does not hold JSON") from error
+        return found
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether a setting must not be shown, and may be given in a file of its own."""
+    return field.repr is False
 
 
 def load(config: Path | None = None, **flags: Any) -> Settings:
@@ -86,5 +150,6 @@ def load(config: Path | None = None, **flags: Any) -> Settings:
         reasons = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors(include_input=False))
         raise SettingsError(f"settings: {reasons}") from error
     except ValueError as error:
-        raise SettingsError(f"settings: {error}") from error
+        # Text of a variable that should be JSON may be a secret and stays out, too.
+        raise SettingsError(f"settings: {error}") from None
     return made

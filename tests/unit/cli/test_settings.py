@@ -80,3 +80,46 @@ def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(settings.SettingsError) as failure:
         settings.load()
     assert "ffk_secret" not in str(failure.value)
+
+
+SECRETS = {"api_key": "ffk_s3", "elasticsearch_api_key": "es3", "clickhouse_password": "ch3", "cursor_secret": "cur3"}
+
+
+@pytest.mark.parametrize(("name", "value"), SECRETS.items())
+def test_a_secret_comes_from_a_file_and_is_not_shown(name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.write_text(f"{value}\n")
+    monkeypatch.setenv(f"FIRSTFAULT_{name.upper()}_FILE", str(mounted))
+    loaded = settings.load()
+    assert getattr(loaded, name) == value
+    assert value not in repr(loaded)
+    monkeypatch.setenv(f"FIRSTFAULT_{name.upper()}", "other")
+    with pytest.raises(settings.SettingsError, match="both"):
+        settings.load()
+
+
+def test_options_of_kafka_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = tmp_path / "kafka"
+    mounted.write_text('{"sasl.password": "k3"}')
+    monkeypatch.setenv("FIRSTFAULT_KAFKA_SECURITY_FILE", str(mounted))
+    assert settings.load().kafka_security == {"sasl.password": "k3"}
+    mounted.write_text("k3")
+    with pytest.raises(settings.SettingsError, match="KAFKA_SECURITY_FILE") as failure:
+        settings.load()
+    assert "k3" not in str(failure.value)
+
+
+def test_a_secret_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_CLICKHOUSE_PASSWORD_FILE", "/nothing/here")
+    with pytest.raises(settings.SettingsError, match="CLICKHOUSE_PASSWORD_FILE"):
+        settings.load()
+
+
+def test_what_is_no_secret_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_KAFKA_BOOTSTRAP_FILE", "/nothing/here")
+    assert settings.load().kafka_bootstrap == ""
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_KAFKA_SECURITY", "")
+    assert settings.load().kafka_security == {}
