@@ -91,6 +91,18 @@ class ListQuery(msgspec.Struct, kw_only=True, frozen=True):
 # ---- stores -------------------------------------------------------------------------------------------------------------
 
 
+class Audit(msgspec.Struct, kw_only=True):
+    """Who changed what, when."""
+
+    id: str
+    tenant: str
+    time_ns: int
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any] = {}
+
+
 class ContextStore(Protocol):
     """Raw context: events with full text."""
 
@@ -137,17 +149,14 @@ class IncidentStore(Protocol):
     def runs(self, query: ListQuery) -> Page[model.RunStatus]:
         """Search keys: run, state, owner, node, name; newest update first."""
 
+    def prune_incidents(self, before_ns: int, limit: int) -> list[tuple[str, str]]:
+        """Drop incidents that are resolved, by detection or people, since before a time, with their revisions and marks.
 
-class Audit(msgspec.Struct, kw_only=True):
-    """Who changed what, when."""
+        Never one that is not resolved. At most `limit` of them; returns (tenant, id) of those that went.
+        """
 
-    id: str
-    tenant: str
-    time_ns: int
-    actor: str
-    action: str
-    subject: str
-    detail: dict[str, Any] = {}
+    def prune_runs(self, before_ns: int, limit: int) -> int:
+        """Drop runs last updated before a time, at most `limit`; one that an incident in the store is about stays. Returns how many."""
 
 
 class TriageStore(Protocol):
@@ -161,6 +170,9 @@ class TriageStore(Protocol):
 
     def audit(self, query: ListQuery) -> Page[Audit]:
         """Audit trail, newest first."""
+
+    def prune_audit(self, before_ns: int) -> int:
+        """Drop entries that are older; returns how many went."""
 
     def remember(self, tenant: str, idempotency_key: str, request_hash: str, response: bytes) -> None:
         """Keep the answer of a write for a day."""
@@ -223,9 +235,9 @@ class Destination(msgspec.Struct, kw_only=True):
 
 
 class AccessStore(Protocol):
-    """Keys and destinations."""
+    """Keys and destinations. The audit entry of a change commits with it; None for what is no change of a person or the service."""
 
-    def put_key(self, key: AccessKey) -> None:
+    def put_key(self, key: AccessKey, audit: Audit | None = None) -> None:
         """Insert or replace by id."""
 
     def keys(self, tenant: str | None = None) -> list[AccessKey]:
@@ -234,7 +246,7 @@ class AccessStore(Protocol):
     def key_by_hash(self, secret_hash: str) -> AccessKey | None:
         """The key of a secret, revoked ones included."""
 
-    def put_destination(self, destination: Destination) -> None:
+    def put_destination(self, destination: Destination, audit: Audit | None = None) -> None:
         """Insert or replace by id."""
 
     def destinations(self, tenant: str) -> list[Destination]:
@@ -243,8 +255,8 @@ class AccessStore(Protocol):
     def destination(self, tenant: str, destination_id: str) -> Destination:
         """Raises NotFound."""
 
-    def remove_destination(self, tenant: str, destination_id: str) -> None:
-        """Raises NotFound."""
+    def remove_destination(self, tenant: str, destination_id: str, audit: Audit | None = None) -> None:
+        """Raises NotFound; then there is no audit entry either."""
 
 
 MessageKind: TypeAlias = Literal["opened", "corrected", "resolved", "test"]
@@ -306,6 +318,12 @@ class Outbox(Protocol):
 
     def next_due_ns(self) -> int | None:
         """When the next waiting message is due."""
+
+    def prune_deliveries(self, before_ns: int) -> int:
+        """Drop tries that are older; returns how many went. Messages stay: they say what a destination was told."""
+
+    def forget(self, incidents: Sequence[tuple[str, str]]) -> None:
+        """Drop the messages of incidents (tenant, id) that are no more, those that wait too."""
 
 
 class Commit(msgspec.Struct, kw_only=True):

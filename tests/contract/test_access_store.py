@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from firstfault_server.ports import AccessKey, Destination, NotFound
+from firstfault_server.ports import AccessKey, Destination, ListQuery, NotFound
 from tests.contract.conftest import Stores
+from tests.contract.records import audit
 
 
 def key(number: int, tenant: str = "acme", **changes: Any) -> AccessKey:
@@ -67,3 +68,17 @@ def test_unknown_destinations_are_not_found(stores: Stores) -> None:
         stores.access.destination("acme", "d-1")
     with pytest.raises(NotFound):
         stores.access.remove_destination("acme", "d-1")
+
+
+def test_the_entry_of_a_change_commits_with_it(stores: Stores) -> None:
+    def entries() -> list[str]:
+        return [entry.id for entry in stores.triage.audit(ListQuery(tenant="acme")).items]
+
+    stores.access.put_key(key(1), audit(1))
+    stores.access.put_destination(destination(1), audit(2))
+    stores.access.remove_destination("acme", "d-1", audit(3))
+    assert entries() == ["a-0003", "a-0002", "a-0001"]
+    with pytest.raises(NotFound):
+        stores.access.remove_destination("acme", "d-1", audit(4))
+    stores.access.put_key(key(1, revoked_ns=1))
+    assert entries() == ["a-0003", "a-0002", "a-0001"]

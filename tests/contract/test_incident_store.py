@@ -204,3 +204,52 @@ def test_what_cannot_be_asked_is_an_error(stores: Stores, where: Expression) -> 
         stores.incidents.incidents(ListQuery(tenant="acme", where=where), NOW_NS)
     with pytest.raises(SearchError):
         stores.incidents.runs(ListQuery(tenant="acme", where=where))
+
+
+def test_only_what_is_resolved_for_long_enough_is_dropped(stores: Stores) -> None:
+    old, later = NOW_NS - 10 * SECOND_NS, NOW_NS + 10 * SECOND_NS
+    past: dict[str, Any] = {"opened_at": old - SECOND_NS, "run": model.RunRef(id="r-7")}
+    stores.incidents.write_incidents(
+        [
+            incident(1, state="resolved", resolved_at=old, **past),
+            incident(2, state="resolved", resolved_at=later, **past),
+            incident(3, **past),
+            incident(4, **past),
+            incident(5, state="resolved", resolved_at=old, **past),
+            incident(6, tenant="other", state="resolved", resolved_at=old, **past),
+        ]
+    )
+    marked(stores, "i-0001", assignee="ada")
+    marked(stores, "i-0004", resolved_by="ada", resolved_at_ns=old)
+    marked(stores, "i-0005", reopened_at_ns=old + 1)
+    gone = stores.incidents.prune_incidents(NOW_NS, 100)
+    assert sorted(gone) == [("acme", "i-0001"), ("acme", "i-0004"), ("other", "i-0006")]
+    assert found(stores, And()) == {"i-0002", "i-0003", "i-0005"}
+    assert stores.incidents.revisions("acme", "i-0001") == []
+    assert stores.triage.triage("acme", "i-0001").version == 0
+    assert found(stores, Text(value="1")) == set()
+    assert stores.incidents.prune_incidents(NOW_NS, 100) == []
+
+
+def test_pruning_drops_at_most_so_many_at_once(stores: Stores) -> None:
+    stores.incidents.write_incidents([incident(n, opened_at=n, state="resolved", resolved_at=n) for n in range(1, 6)])
+    assert [len(stores.incidents.prune_incidents(NOW_NS, 2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_an_incident_that_was_dropped_can_come_back(stores: Stores) -> None:
+    stores.incidents.write_incidents([incident(1, opened_at=1, state="resolved", resolved_at=2)])
+    stores.incidents.prune_incidents(NOW_NS, 10)
+    stores.incidents.write_incidents([incident(1, revision=2, title="again")])
+    assert found(stores, Text(value="again")) == {"i-0001"}
+
+
+def test_runs_go_by_their_last_update_unless_an_incident_is_about_them(stores: Stores) -> None:
+    stores.incidents.write_runs([run(1), run(2), run(3, updated_ns=NOW_NS + 60 * SECOND_NS), run(2, tenant="other")])
+    stores.incidents.write_incidents([incident(1, run=model.RunRef(id="r-2"))])
+    cut = NOW_NS + 30 * SECOND_NS
+    assert stores.incidents.prune_runs(cut, 1) == 1
+    assert stores.incidents.prune_runs(cut, 10) == 1
+    assert stores.incidents.prune_runs(cut, 10) == 0
+    assert [one.run for one in stores.incidents.runs(ListQuery(tenant="acme")).items] == ["r-3", "r-2"]
+    assert stores.incidents.runs(ListQuery(tenant="other")).items == []
+    assert [one.run for one in stores.incidents.runs(ListQuery(tenant="acme", where=Text(value="pretrain"))).items] == ["r-3", "r-2"]

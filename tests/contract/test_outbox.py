@@ -86,3 +86,23 @@ def test_what_is_read_is_a_copy(stores: Stores) -> None:
     read.state = "delivered"
     assert stores.outbox.due(NOW_NS, 1) == [message(1)]
     assert msgspec.structs.asdict(stores.outbox.messages("acme", "i-0001")[0])["state"] == "waiting"
+
+
+def test_pruning_drops_tries_and_leaves_what_was_told(stores: Stores) -> None:
+    stores.outbox.add([message(1)])
+    told = message(1, state="delivered", attempts=3)
+    for number in (1, 2, 3):
+        stores.outbox.record(told, delivery(number, told))
+    stores.outbox.record(told, delivery(1, told, tenant="other"))
+    assert stores.outbox.prune_deliveries(NOW_NS + 3 * SECOND_NS) == 3
+    assert [item.attempt for item in stores.outbox.deliveries(ListQuery(tenant="acme")).items] == [3]
+    assert stores.outbox.messages("acme", "i-0001") == [told]
+
+
+def test_messages_go_with_their_incident(stores: Stores) -> None:
+    stores.outbox.add([message(1), message(2), message(1, id="x", incident="i-0002"), message(1, id="y", tenant="other")])
+    stores.outbox.forget([("acme", "i-0001"), ("acme", "i-0009")])
+    assert stores.outbox.messages("acme", "i-0001") == []
+    assert [item.id for item in stores.outbox.messages("acme", "i-0002")] == ["x"]
+    assert [item.id for item in stores.outbox.messages("other", "i-0001")] == ["y"]
+    assert sorted(due(stores)) == ["x", "y"]

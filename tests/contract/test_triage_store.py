@@ -9,7 +9,7 @@ from firstfault_server.core import model
 from firstfault_server.core.search import Term
 from firstfault_server.ports import ListQuery, VersionConflict
 from tests.contract.conftest import Stores
-from tests.contract.records import DAY_NS, FixedClock, audit
+from tests.contract.records import DAY_NS, NOW_NS, SECOND_NS, FixedClock, audit
 
 
 def marks(version: int = 0, **changes: Any) -> model.Triage:
@@ -78,3 +78,13 @@ def test_an_answer_is_remembered_for_a_day(stores: Stores, clock: FixedClock) ->
     assert stores.triage.recall("acme", "key") is None
     stores.triage.remember("acme", "key", "new hash", b"new answer")
     assert stores.triage.recall("acme", "key") == ("new hash", b"new answer")
+
+
+def test_pruning_drops_entries_that_are_older(stores: Stores) -> None:
+    for number in range(4):
+        stores.triage.put_triage(marks(number), audit(number))
+    stores.triage.put_triage(marks(tenant="other"), audit(0, tenant="other"))
+    assert stores.triage.prune_audit(NOW_NS + 2 * SECOND_NS) == 3
+    assert [item.id for item in stores.triage.audit(ListQuery(tenant="acme")).items] == ["a-0003", "a-0002"]
+    assert stores.triage.prune_audit(NOW_NS + 2 * SECOND_NS) == 0
+    assert stores.triage.triage("acme", "i-0001").version == 4

@@ -59,6 +59,13 @@ def _recurred_since(incident: model.Incident, mark_ns: int) -> bool:
     return incident.recurrences > 0 and first_time is not None and first_time > mark_ns
 
 
+def resolved_since(incident: model.Incident, triage: model.Triage) -> int | None:
+    """When it was resolved, in nanoseconds; None while it is not, 0 when nobody knows."""
+    if merged_state(incident, triage) != "resolved":
+        return None
+    return (incident.resolved_at if incident.state == "resolved" else triage.resolved_at_ns) or 0
+
+
 def is_muted(triage: model.Triage, now_ns: int) -> bool:
     """Whether people asked to hear nothing about it now."""
     return triage.muted_until_ns is not None and triage.muted_until_ns > now_ns
@@ -68,7 +75,6 @@ def incident_document(incident: model.Incident, triage: model.Triage | None = No
     """INCIDENT of the contract. `base_url` has no trailing slash; empty: no link."""
     marks = triage or model.Triage(tenant=incident.tenant, incident=incident.id)
     state = merged_state(incident, marks)
-    resolved_at = incident.resolved_at if incident.state == "resolved" else marks.resolved_at_ns
     return {
         "id": incident.id,
         "revision": incident.revision,
@@ -119,7 +125,7 @@ def incident_document(incident: model.Incident, triage: model.Triage | None = No
         "attempts": list(incident.attempts),
         "opened_at": optional_time(incident.opened_at),
         "updated_at": optional_time(incident.updated_at),
-        "resolved_at": optional_time(resolved_at) if state == "resolved" else None,
+        "resolved_at": optional_time(resolved_since(incident, marks)),
         "resolved_why": incident.resolved_why or (f"by {marks.resolved_by}" if state == "resolved" and marks.resolved_by else ""),
         "triage": triage_document(marks),
     }

@@ -5,7 +5,7 @@ from typing import Final
 
 from firstfault_server.adapters.memory.state import State, copied, listed
 from firstfault_server.core import model, search_fields
-from firstfault_server.core.documents import is_muted
+from firstfault_server.core.documents import is_muted, resolved_since
 from firstfault_server.core.revisions import superfluous
 from firstfault_server.ports import Audit, Clock, ListQuery, NotFound, Page, VersionConflict
 
@@ -80,6 +80,28 @@ class MemoryIncidentStore:
             rows = [(run.updated_ns, run.run, copied(run)) for run in self._state.runs.values() if run.tenant == query.tenant]
         return listed(query, search_fields.RUN, rows, search_fields.run_document)
 
+    def prune_incidents(self, before_ns: int, limit: int) -> list[tuple[str, str]]:
+        """Drop what is resolved since before a time, with its marks; returns (tenant, id) of those that went."""
+        with self._state.lock:
+            gone = [key for key, revisions in self._state.incidents.items() if self._is_over(*key, revisions, before_ns)][:limit]
+            for key in gone:
+                del self._state.incidents[key]
+                self._state.triage.pop(key, None)
+        return gone
+
+    def _is_over(self, tenant: str, incident_id: str, revisions: dict[int, model.Incident], before_ns: int) -> bool:
+        since = resolved_since(revisions[max(revisions)], read_triage(self._state, tenant, incident_id))
+        return since is not None and since < before_ns
+
+    def prune_runs(self, before_ns: int, limit: int) -> int:
+        """Drop runs last updated before a time; one that an incident in the store is about stays."""
+        with self._state.lock:
+            told = {(tenant, revisions[max(revisions)].run.id) for (tenant, _), revisions in self._state.incidents.items()}
+            gone = [key for key, run in self._state.runs.items() if run.updated_ns < before_ns and key not in told][:limit]
+            for key in gone:
+                del self._state.runs[key]
+        return len(gone)
+
 
 class MemoryTriageStore:
     """People's marks, audit, idempotency keys."""
@@ -110,6 +132,14 @@ class MemoryTriageStore:
         with self._state.lock:
             rows = [(audit.time_ns, audit.id, copied(audit)) for audit in self._state.audit.values() if audit.tenant == query.tenant]
         return listed(query, search_fields.AUDIT, rows, _audit_document)
+
+    def prune_audit(self, before_ns: int) -> int:
+        """Drop entries that are older; returns how many went."""
+        with self._state.lock:
+            gone = [key for key, audit in self._state.audit.items() if audit.time_ns < before_ns]
+            for key in gone:
+                del self._state.audit[key]
+        return len(gone)
 
     def remember(self, tenant: str, idempotency_key: str, request_hash: str, response: bytes) -> None:
         """Keep the answer of a write for a day; the first answer to a key stays."""

@@ -49,6 +49,22 @@ class MemoryOutbox:
         """When the next waiting message is due."""
         return min((message.next_try_ns for message in self._first_of_each_queue()), default=None)
 
+    def prune_deliveries(self, before_ns: int) -> int:
+        """Drop tries that are older; returns how many went."""
+        with self._state.lock:
+            gone = [key for key, delivery in self._state.deliveries.items() if delivery.time_ns < before_ns]
+            for key in gone:
+                del self._state.deliveries[key]
+        return len(gone)
+
+    def forget(self, incidents: Sequence[tuple[str, str]]) -> None:
+        """Drop the messages of incidents (tenant, id) that are no more, those that wait too."""
+        forgotten = set(incidents)
+        with self._state.lock:
+            for message in list(self._state.messages.values()):
+                if (message.tenant, message.incident) in forgotten:
+                    del self._state.messages[message.id]
+
     def _first_of_each_queue(self) -> list[Message]:
         with self._state.lock:
             waiting = [copied(message) for message in self._state.messages.values() if message.state == "waiting"]

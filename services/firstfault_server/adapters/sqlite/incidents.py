@@ -9,6 +9,7 @@ from firstfault_server.adapters.sqlite.encoding import column, storable, unpack
 from firstfault_server.adapters.sqlite.indexing import index_document
 from firstfault_server.adapters.sqlite.search_sql import Condition, Terms, compile_expression
 from firstfault_server.core import model, search_fields
+from firstfault_server.core.documents import resolved_since
 from firstfault_server.core.revisions import superfluous
 from firstfault_server.ports import ListQuery, NotFound, Page
 
@@ -86,6 +87,53 @@ class SqliteIncidentStore:
             ).fetchall()
         page = paging.page(rows, query.limit)
         return Page(items=[unpack(record, model.RunStatus) for record in page.items], next_key=page.next_key)
+
+    def prune_incidents(self, before_ns: int, limit: int) -> list[tuple[str, str]]:
+        """Drop what is resolved since before a time, with its marks; returns (tenant, id) of those that went."""
+        gone: list[tuple[str, str]] = []
+        with self._database.write() as writer:
+            rows = writer.execute(
+                """SELECT i.doc, i.tenant, i.id, i.record, t.record FROM incident i
+                    LEFT JOIN triage t ON t.tenant = i.tenant AND t.incident = i.id
+                    WHERE i.opened_ns < ? AND i.doc IN (SELECT doc FROM term WHERE kind = 'incident' AND key = 'is' AND text = 'resolved')
+                    ORDER BY i.opened_ns""",
+                (column(before_ns),),
+            )
+            over = []
+            for doc, tenant, incident_id, record, marks in rows:
+                since = resolved_since(unpack(record, model.Incident), _triage(tenant, incident_id, marks))
+                if since is not None and since < before_ns:
+                    over.append((doc, tenant, incident_id))
+                if len(over) == limit:
+                    break
+            for doc, tenant, incident_id in over:
+                _drop(writer, "incident", doc)
+                writer.execute("DELETE FROM incident_revision WHERE tenant = ? AND id = ?", (tenant, incident_id))
+                writer.execute("DELETE FROM triage WHERE tenant = ? AND incident = ?", (tenant, incident_id))
+                gone.append((tenant, incident_id))
+        return gone
+
+    def prune_runs(self, before_ns: int, limit: int) -> int:
+        """Drop runs last updated before a time; one that an incident in the store is about stays."""
+        with self._database.write() as writer:
+            rows = writer.execute(
+                """SELECT r.doc, r.tenant, r.id FROM run r WHERE r.updated_ns < ? AND NOT EXISTS (
+                    SELECT 1 FROM term JOIN incident i ON i.doc = term.doc
+                    WHERE term.kind = 'incident' AND term.key = 'run' AND term.text = r.id AND i.tenant = r.tenant)
+                    ORDER BY r.updated_ns LIMIT ?""",
+                (column(before_ns), limit),
+            ).fetchall()
+            for doc, tenant, run in rows:
+                _drop(writer, "run", doc)
+                writer.execute("DELETE FROM attempt WHERE tenant = ? AND run = ?", (tenant, run))
+        return len(rows)
+
+
+def _drop(writer: sqlite3.Connection, kind: str, doc: int) -> None:
+    """Remove a row of table `kind` and what it can be searched by."""
+    writer.execute("DELETE FROM term WHERE kind = ? AND doc = ?", (kind, doc))
+    writer.execute(f"DELETE FROM {kind}_text WHERE rowid = ?", (doc,))
+    writer.execute(f"DELETE FROM {kind} WHERE doc = ?", (doc,))
 
 
 def put_incident(writer: sqlite3.Connection, incident: model.Incident) -> None:

@@ -87,6 +87,16 @@ class SqliteOutbox:
             ).fetchone()[0]
         return due
 
+    def prune_deliveries(self, before_ns: int) -> int:
+        """Drop tries that are older; returns how many went."""
+        with self._database.write() as writer:
+            return writer.execute("DELETE FROM delivery WHERE time_ns < ?", (column(before_ns),)).rowcount
+
+    def forget(self, incidents: Sequence[tuple[str, str]]) -> None:
+        """Drop the messages of incidents (tenant, id) that are no more, those that wait too."""
+        with self._database.write() as writer:
+            writer.executemany("DELETE FROM message WHERE tenant = ? AND incident = ?", incidents)
+
 
 def add_messages(writer: sqlite3.Connection, messages: Sequence[Message]) -> None:
     """Insert new messages within a transaction."""

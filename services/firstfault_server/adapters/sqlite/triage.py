@@ -57,6 +57,11 @@ class SqliteTriageStore:
         page = paging.page(rows, query.limit)
         return Page(items=[unpack(record, Audit) for record in page.items], next_key=page.next_key)
 
+    def prune_audit(self, before_ns: int) -> int:
+        """Drop entries that are older; returns how many went."""
+        with self._database.write() as writer:
+            return writer.execute("DELETE FROM audit WHERE time_ns < ?", (column(before_ns),)).rowcount
+
     def remember(self, tenant: str, idempotency_key: str, request_hash: str, response: bytes) -> None:
         """Keep the answer of a write for a day; the first answer to a key stays."""
         now_ns = self._clock.now_ns()
