@@ -44,3 +44,10 @@ def elasticsearch_address(shared_folder: Path) -> Iterator[str]:
     """An Elasticsearch node that all workers of this run share; it ends with the last of them. Tests use indices of their own."""
     with shared("elasticsearch", shared_folder / "elasticsearch") as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def clickhouse_url(shared_folder: Path) -> Iterator[str]:
+    """A ClickHouse server that all workers of this run share; it ends with the last of them. Tests use databases of their own."""
+    with shared("clickhouse", shared_folder / "clickhouse") as url:
+        yield url

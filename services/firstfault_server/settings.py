@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     kafka_security: dict[str, str] = Field(
         default={}, repr=False, description="Options of librdkafka as JSON, for instance `security.protocol`, `sasl.username`."
     )
+    kafka_prefix: str = Field(default="firstfault", min_length=1, description="What names of topics and consumer groups start with.")
     kafka_replicas: int = Field(default=-1, ge=-1, description="Replicas of topics that `migrate` creates; -1 leaves it to the cluster.")
     elasticsearch_url: str = Field(default="", description="Elasticsearch of the distributed service, several addresses with commas.")
     elasticsearch_api_key: str = Field(default="", repr=False, description="API key for Elasticsearch.")

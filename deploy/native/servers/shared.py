@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from deploy.native.servers.clickhouse import ClickHouse
 from deploy.native.servers.elasticsearch import Elasticsearch
 from deploy.native.servers.kafka import Kafka
 from deploy.native.servers.process import ServerFailed
@@ -43,7 +44,11 @@ class Server(Protocol):
         """End it in order."""
 
 
-SERVERS: Final[Mapping[str, Callable[[Path], Server]]] = {"elasticsearch": Elasticsearch, "kafka": Kafka}
+SERVERS: Final[Mapping[str, Callable[[Path], Server]]] = {
+    "clickhouse": ClickHouse,
+    "elasticsearch": Elasticsearch,
+    "kafka": Kafka,
+}
 
 
 @contextmanager

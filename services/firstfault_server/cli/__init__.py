@@ -34,6 +34,7 @@ def commands() -> Mapping[str, Command]:
         "runs": "list and show training runs",
         "events": "search exceptions and warnings as they arrived",
         "keys": "create, list and revoke API keys",
+        "migrate": "create or upgrade topics, index templates and tables of the distributed service",
         "doctor": "send one marked event through the deployment and show each hop",
         "destinations": "say where pages go, and see what was delivered",
     }

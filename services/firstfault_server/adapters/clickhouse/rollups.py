@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from firstfault_server.adapters.clickhouse.engine import Engine
-from firstfault_server.adapters.clickhouse.tables import NO_RANK, ROLLUP_COLUMNS, SLOTS, migrate
+from firstfault_server.adapters.clickhouse.tables import NO_RANK, ROLLUP_COLUMNS, SLOTS, check, migrate
 from firstfault_server.core import model
 from firstfault_server.core.buckets import bucket_width
 from firstfault_server.core.unicode import escaped
@@ -26,15 +26,18 @@ _SUMS: Final = """sum(count), sumKahan(total) / nullIf(sum(count) - sum(nonfinit
 class ClickHouseAggregateStore:
     """Deltas in one table that keeps one row per key; sums are made on read."""
 
-    def __init__(self, engine: Engine, *, database: str = "firstfault") -> None:
-        """Creates or upgrades the tables. `database` must be a plain name. Raises StoreUnavailable."""
+    def __init__(self, engine: Engine, *, database: str = "firstfault", upgrade: bool = True) -> None:
+        """Creates or upgrades the tables, or only checks them. `database` must be a plain name. Raises StoreUnavailable."""
         if not database.isidentifier():
             raise ValueError(f"{database!r} cannot be the name of a database")
         self._engine = engine
         self._table = f"{database}.rollup"
         self._from = _FROM.replace("{database}", database)
         self._database = database
-        migrate(engine, database)
+        if upgrade:
+            migrate(engine, database)
+        else:
+            check(engine, database)
 
     def write_rollups(self, rollups: Sequence[model.Rollup]) -> None:
         """Insert deltas; the same delta twice counts once. Raises StorageFull, StoreUnavailable."""

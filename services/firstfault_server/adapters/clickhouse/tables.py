@@ -64,16 +64,32 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = ((_create_rollup(),),)
 """Statements that lead from each version to the next; what has shipped is never changed. Each can be run twice."""
 
 
-def migrate(engine: Engine, database: str) -> None:
-    """Create or upgrade the tables. Raises StoreUnavailable for tables of a newer version."""
+def migrate(engine: Engine, database: str) -> list[int]:
+    """Create or upgrade the tables; the versions gone through, [] when all was well. Raises StoreUnavailable for a newer version."""
     engine.command(f"CREATE DATABASE IF NOT EXISTS {database}")
     engine.command(f"CREATE TABLE IF NOT EXISTS {database}.schema_version (version UInt32) ENGINE = ReplacingMergeTree ORDER BY version")
+    version = _version(engine, database)
+    applied = []
+    for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
+        for statement in statements:
+            engine.command(statement.replace("TABLE IF NOT EXISTS ", f"TABLE IF NOT EXISTS {database}.", 1))
+        engine.insert(f"{database}.schema_version", ["version"], [number])
+        applied.append(number)
+    return applied
+
+
+def check(engine: Engine, database: str) -> None:
+    """Raises StoreUnavailable unless the tables are as this version needs them."""
+    found = engine.rows("SELECT count() FROM system.tables WHERE database = {database:String}", {"database": database})[0][0]
+    version = _version(engine, database) if found else 0
+    if version < len(MIGRATIONS):
+        raise StoreUnavailable(f"{engine.place}: has schema {version}, not {len(MIGRATIONS)}; run `firstfault migrate`")
+
+
+def _version(engine: Engine, database: str) -> int:
     version = int(engine.rows(f"SELECT max(version) FROM {database}.schema_version")[0][0])
     if version > len(MIGRATIONS):
         raise StoreUnavailable(
             f"{engine.place}: was written by a newer version (schema {version}, this one knows {len(MIGRATIONS)}); upgrade"
         )
-    for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
-        for statement in statements:
-            engine.command(statement.replace("TABLE IF NOT EXISTS ", f"TABLE IF NOT EXISTS {database}.", 1))
-        engine.insert(f"{database}.schema_version", ["version"], [number])
+    return version

@@ -27,16 +27,31 @@ class Topic(msgspec.Struct, kw_only=True, frozen=True):
 
 
 COMMON: Final = {"max.message.bytes": str(LARGEST_RECORD), "compression.type": "producer"}
+OUTPUT: Final = COMMON | {"message.timestamp.type": "LogAppendTime"}
+"""Of what detection writes: when it was written divides the way of a record into hops; its own times are in the record."""
 TOPICS: Final = (
     Topic(name=TOPIC, settings=COMMON | {"retention.ms": str(2 * DAY_MS), "message.timestamp.type": "CreateTime"}),
-    Topic(name=outputs.ROLLUPS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
-    Topic(name=outputs.EVENTS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
-    Topic(name=outputs.FINDINGS, settings=COMMON | {"retention.ms": str(2 * DAY_MS)}),
+    Topic(name=outputs.ROLLUPS, settings=OUTPUT | {"retention.ms": str(2 * DAY_MS)}),
+    Topic(name=outputs.EVENTS, settings=OUTPUT | {"retention.ms": str(2 * DAY_MS)}),
+    Topic(name=outputs.FINDINGS, settings=OUTPUT | {"retention.ms": str(2 * DAY_MS)}),
     # The newest revision of an incident or run is kept for ever: stores can be filled again from here.
-    Topic(name=outputs.INCIDENTS, settings=COMMON | {"cleanup.policy": "compact"}),
-    Topic(name=outputs.RUNS, settings=COMMON | {"cleanup.policy": "compact"}),
-    Topic(name=outputs.DEAD_LETTERS, partitions=3, settings=COMMON | {"retention.ms": str(14 * DAY_MS)}),
+    Topic(name=outputs.INCIDENTS, settings=OUTPUT | {"cleanup.policy": "compact"}),
+    Topic(name=outputs.RUNS, settings=OUTPUT | {"cleanup.policy": "compact"}),
+    Topic(name=outputs.DEAD_LETTERS, partitions=3, settings=OUTPUT | {"retention.ms": str(14 * DAY_MS)}),
 )
+
+
+PREFIX: Final = "firstfault"
+
+
+def topic_name(prefix: str, topic: str) -> str:
+    """The name that one of `TOPICS` has in an installation with this prefix."""
+    return prefix + topic.removeprefix(PREFIX)
+
+
+def topics(prefix: str) -> list[Topic]:
+    """`TOPICS` of an installation: several can share a cluster."""
+    return [msgspec.structs.replace(topic, name=topic_name(prefix, topic.name)) for topic in TOPICS]
 
 
 class Change(msgspec.Struct, kw_only=True, frozen=True):

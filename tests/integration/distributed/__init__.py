@@ -1,0 +1,1 @@
+"""The services of the distributed deployment on real servers."""
