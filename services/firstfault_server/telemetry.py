@@ -136,6 +136,32 @@ class AlertMetrics:
         )
 
 
+class ConsumingMetrics:
+    """What loops over topics count."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._handled = Counter(
+            "firstfault_consumed_records", "Records of topics that were handled, by loop and topic", ["loop", "topic"], registry=registry
+        )
+        self._waited = Counter(
+            "firstfault_consumer_waits", "Tries after which a loop waited, by what it waited for: store, kafka, bug", ["loop", "reason"],
+            registry=registry,
+        )  # fmt: skip
+        self._lag = Gauge("firstfault_consumer_lag_records", "Records still to be handled", ["loop", "topic"], registry=registry)
+
+    def handled(self, loop: str, topic: str, records: int) -> None:
+        """Records were handled."""
+        self._handled.labels(loop, topic).inc(records)
+
+    def waited(self, loop: str, reason: str) -> None:
+        """A batch is kept, or none could be read."""
+        self._waited.labels(loop, reason).inc()
+
+    def measured(self, loop: str, topic: str, lag: int) -> None:
+        """Records still to be handled."""
+        self._lag.labels(loop, topic).set(lag)
+
+
 def registry(lines: Lines) -> CollectorRegistry:
     """A registry with process and platform figures, and the count of log lines that could not be written."""
     from prometheus_client import GCCollector, PlatformCollector, ProcessCollector

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from firstfault_server.wire.log_record import place
+
 SEPARATOR: Final = "/"
 
 
@@ -44,7 +46,7 @@ class Cursor(msgspec.Struct, frozen=True):
 
     def _parts(self) -> Iterator[str]:
         for partition in sorted(self.offsets, key=lambda each: (each != self.partition, each)):
-            yield f"{partition:04x}-{self.offsets[partition]:016x}"
+            yield place(partition, self.offsets[partition])
 
 
 def _pair(text: str) -> tuple[int, int]:

@@ -3,19 +3,16 @@
 Kafka's timestamps have milliseconds; what is finer in a receive time is cut off. Clock records have no key, tenant or body.
 """
 
-from typing import Any, Final, get_args
+from typing import Any
 
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from firstfault_server.ports import LogEntry, Signal
+from firstfault_server.ports import LogEntry
+from firstfault_server.wire import log_record
+from firstfault_server.wire.log_record import MILLISECOND_NS, Foreign
 
-SIGNALS: Final = frozenset(get_args(Signal))
-MILLISECOND_NS: Final = 1_000_000
-
-
-class Foreign(ValueError):
-    """A record that ingest did not write; the message says why."""
+__all__ = ["MILLISECOND_NS", "Foreign", "Record", "decode", "encode"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -41,20 +38,7 @@ def decode(message: Message) -> LogEntry:
     """The entry of a record. Raises Foreign."""
     headers: dict[str, Any] = dict(message.headers() or [])
     kind, timestamp_ms = message.timestamp()
-    try:
-        signal = (headers.get("signal") or b"").decode()
-        tenant = (headers.get("tenant") or b"").decode()
-        key = (message.key() or b"").decode()
-    except UnicodeDecodeError as error:
-        raise Foreign("key or headers are not text") from error
-    if signal not in SIGNALS:
-        raise Foreign(f"the header `signal` is {signal[:50]!r}")
     if kind == TIMESTAMP_NOT_AVAILABLE:
         raise Foreign("it has no timestamp")
-    received_ns = timestamp_ms * MILLISECOND_NS
-    if signal == "clock":
-        return LogEntry(tenant="", process="", signal="clock", received_ns=received_ns)
-    if not key.startswith(f"{tenant}/"):
-        raise Foreign("its key does not start with its tenant")
-    process = key[len(tenant) + 1 :]
-    return LogEntry(tenant=tenant, process=process, signal=signal, received_ns=received_ns, body=message.value() or b"")  # type: ignore[arg-type]
+    signal, tenant = headers.get("signal") or b"", headers.get("tenant") or b""
+    return log_record.entry(signal, tenant, message.key() or b"", timestamp_ms, message.value() or b"")
