@@ -62,14 +62,16 @@ def next_message(
     told: Sequence[ports.Message],
     now_ns: int,
     base_url: str = "",
+    silences: Sequence[model.Silence] = (),
 ) -> ports.Message | None:
-    """The message that this destination is owed, or None.
+    """The message that this destination is owed, or None. `silences` are those that keep the incident quiet now.
 
     `told` are the messages of this incident in the outbox; those of other destinations are ignored. `where` is the parsed
     `destination.where`.
     """
     earlier = sorted((message for message in told if message.destination == destination.id), key=lambda message: message.number)
-    kind = _kind(incident, triage, destination, where, earlier, now_ns)
+    quiet = bool(silences) or is_muted(triage, now_ns)
+    kind = _kind(incident, triage, destination, where, earlier, now_ns, quiet)
     if kind is None:
         return None
     number = earlier[-1].number + 1 if earlier else 1
@@ -77,7 +79,7 @@ def next_message(
         "type": EVENT_TYPES[kind],
         "timestamp": rfc3339(now_ns),
         "message": number,
-        **incident_document(incident, triage, base_url),
+        **incident_document(incident, triage, base_url, silences),
     }
     body, shown = message_body(document)
     if kind == "corrected" and essence(shown) == essence(msgspec.json.decode(earlier[-1].body)):
@@ -103,19 +105,20 @@ def _kind(
     where: Expression,
     earlier: Sequence[ports.Message],
     now_ns: int,
+    quiet: bool,
 ) -> ports.MessageKind | None:
     resolved = merged_state(incident, triage) == "resolved"
     if earlier:
         if resolved:
             return None if earlier[-1].kind == "resolved" else "resolved"
-        # A mute asks for quiet; only the end of what was paged is still told.
-        return None if is_muted(triage, now_ns) or len(earlier) >= MAX_MESSAGES else "corrected"
+        # Mutes and silences ask for quiet; only the end of what was paged is still told.
+        return None if quiet or len(earlier) >= MAX_MESSAGES else "corrected"
     pages = (
         destination.enabled
         and incident.page
         and incident.first_fault.status == "settled"
         and not resolved
-        and not is_muted(triage, now_ns)
+        and not quiet
         and _last_began(incident) >= destination.created_ns
         and selects(where, incident, triage, now_ns)
     )

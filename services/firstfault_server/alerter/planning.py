@@ -11,7 +11,15 @@ from firstfault_server.alerter.messages import next_message
 from firstfault_server.core import model
 from firstfault_server.core.query import QueryError, parse
 from firstfault_server.core.search import Expression, Term
+from firstfault_server.core.silencing import Rule, rules_of, silencing
 from firstfault_server.telemetry import AlertMetrics
+
+
+class _Receivers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may hear of a tenant's incidents, and what must stay quiet."""
+
+    destinations: list[ports.Destination]
+    rules: list[Rule]
 
 
 class Planner:
@@ -22,6 +30,7 @@ class Planner:
         outbox: ports.Outbox,
         access: ports.AccessStore,
         triage: ports.TriageStore,
+        silences: ports.SilenceStore,
         clock: ports.Clock,
         metrics: AlertMetrics,
         log: FilteringBoundLogger,
@@ -30,6 +39,7 @@ class Planner:
         self._outbox = outbox
         self._access = access
         self._triage = triage
+        self._silences = silences
         self._clock = clock
         self._metrics = metrics
         self._log = log
@@ -38,33 +48,44 @@ class Planner:
     def plan(self, incidents: Sequence[model.Incident]) -> list[ports.Message]:
         """Messages owed for these revisions, in order; several revisions of one incident count one after the other."""
         planned: list[ports.Message] = []
-        destinations: dict[str, list[ports.Destination]] = {}
+        receivers: dict[str, _Receivers] = {}
         for incident in incidents:
             tenant = incident.tenant
-            if tenant not in destinations:
-                destinations[tenant] = self._access.destinations(tenant)
-            if destinations[tenant]:
+            if tenant not in receivers:
+                receivers[tenant] = self._receivers(tenant)
+            if receivers[tenant].destinations:
                 triage = self._triage.triage(tenant, incident.id)
-                planned += self._owed(incident, triage, destinations[tenant], planned)
+                planned += self._owed(incident, triage, receivers[tenant], planned)
         return planned
 
     def marked(self, incident: model.Incident, triage: model.Triage) -> list[ports.Message]:
         """Messages owed after a person changed an incident's marks."""
-        return self._owed(incident, triage, self._access.destinations(incident.tenant), [])
+        return self._owed(incident, triage, self._receivers(incident.tenant), [])
+
+    def _receivers(self, tenant: str) -> _Receivers:
+        destinations = self._access.destinations(tenant)
+        silences = self._silences.ending_after(tenant, self._clock.now_ns()) if destinations else []
+        rules, broken = rules_of(silences)
+        for silence, error in broken:
+            # It parsed when it was stored; a page too many is better than none.
+            self._log.error("the search of a silence does not parse", silence=silence.id, reason=str(error))
+        return _Receivers(destinations=destinations, rules=rules)
 
     def _owed(
         self,
         incident: model.Incident,
         triage: model.Triage,
-        destinations: Sequence[ports.Destination],
+        receivers: _Receivers,
         planned: Sequence[ports.Message],
     ) -> list[ports.Message]:
         told = self._outbox.messages(incident.tenant, incident.id)
         told += [message for message in planned if message.incident == incident.id and message.tenant == incident.tenant]
+        now_ns = self._clock.now_ns()
+        silences = silencing(receivers.rules, incident, triage, now_ns)
         owed: list[ports.Message] = []
-        for destination in destinations:
+        for destination in receivers.destinations:
             where = self._where(destination)
-            message = next_message(incident, triage, destination, where, told, self._clock.now_ns(), self._base_url)
+            message = next_message(incident, triage, destination, where, told, now_ns, self._base_url, silences)
             if message is not None:
                 owed.append(message)
                 self._metrics.messages.labels(message.kind).inc()

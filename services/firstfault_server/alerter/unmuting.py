@@ -1,4 +1,4 @@
-"""Mutes end by time, which no record announces: what was not told because of one is told then."""
+"""Mutes and silences end by time, which no record announces: what was not told because of one is told then."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -10,9 +10,13 @@ from firstfault_server import ports
 from firstfault_server.core import model
 from firstfault_server.core.access import DEFAULT_TENANT
 from firstfault_server.core.search import And, Expression, Not, Term
+from firstfault_server.core.selection import selects
+from firstfault_server.core.silencing import Rule, rules_of
 from firstfault_server.telemetry import AlertMetrics
 
 EVERY_S: Final = 10.0
+OVERLAP_NS: Final = 60 * model.SECOND_NS
+"""Each look goes back so far behind the one before: an end that was being written then is found now."""
 OPEN_UNMUTED: Final[Expression] = And(
     parts=(Term(key="is", value="page"), Not(part=Term(key="is", value="muted")), Not(part=Term(key="is", value="resolved")))
 )
@@ -21,11 +25,12 @@ MAX_READ: Final = 2000
 
 
 class EndOfMutes:
-    """Looks for mutes that have ended and hands their incidents to the planner, which adds no message twice."""
+    """Looks for mutes and silences that have ended and hands their incidents to the planner, which adds no message twice."""
 
     def __init__(
         self,
         incidents: ports.IncidentStore,
+        silences: ports.SilenceStore,
         access: ports.AccessStore,
         clock: ports.Clock,
         changed: Callable[[model.Incident, model.Triage], None],
@@ -33,6 +38,7 @@ class EndOfMutes:
         log: FilteringBoundLogger,
     ) -> None:
         self._incidents = incidents
+        self._silences = silences
         self._access = access
         self._clock = clock
         self._changed = changed
@@ -47,18 +53,26 @@ class EndOfMutes:
                 await asyncio.to_thread(self.look)
             except ports.StoreUnavailable as error:
                 self._metrics.errors.labels(type(error).__name__).inc()
-                self._log.error("ended mutes cannot be looked for", reason=str(error))
+                self._log.error("ended mutes and silences cannot be looked for", reason=str(error))
             await asyncio.sleep(EVERY_S)
 
     def look(self) -> None:
-        """Hand over every incident whose mute has ended since the last look; at the first look, all of them."""
+        """Hand over every incident whose mute or silence has ended since the last look; at the first look, all of them."""
         now_ns = self._clock.now_ns()
+        since_ns = max(self._looked_ns - OVERLAP_NS, 0)
         for tenant in self._tenants():
+            ended = self._ended_silences(tenant, since_ns, now_ns)
             for incident, triage in self._open(tenant, now_ns):
                 until_ns = triage.muted_until_ns
-                if until_ns is not None and self._looked_ns <= until_ns <= now_ns:
+                unmuted = until_ns is not None and since_ns <= until_ns <= now_ns
+                if unmuted or any(selects(rule.where, incident, triage, now_ns) for rule in ended):
                     self._changed(incident, triage)
         self._looked_ns = now_ns
+
+    def _ended_silences(self, tenant: str, since_ns: int, now_ns: int) -> list[Rule]:
+        # A search that does not parse kept nothing quiet.
+        rules, _ = rules_of(self._silences.ending_after(tenant, since_ns - 1))
+        return [rule for rule in rules if rule.silence.ends_ns <= now_ns]
 
     def _tenants(self) -> Iterable[str]:
         return sorted({DEFAULT_TENANT, *(key.tenant for key in self._access.keys(None))})

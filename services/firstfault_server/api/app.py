@@ -9,7 +9,21 @@ from starlette.middleware.cors import CORSMiddleware
 from firstfault_server.api import openapi, problems
 from firstfault_server.api.middleware import RequestEnvelope
 from firstfault_server.api.parameters import refuse_unknown
-from firstfault_server.api.routes import audit, context, destinations, events, health, incidents, keys, nodes, numbers, runs, stream, triage
+from firstfault_server.api.routes import (
+    audit,
+    context,
+    destinations,
+    events,
+    health,
+    incidents,
+    keys,
+    nodes,
+    numbers,
+    runs,
+    silences,
+    stream,
+    triage,
+)
 from firstfault_server.api.services import Services
 from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
@@ -42,7 +56,7 @@ def create_app(services: Services) -> FastAPI:
     attach(app, services)
     problems.install(app)
     app.include_router(health.router)
-    for routes in (incidents, context, triage, runs, numbers, events, nodes, destinations, keys, audit, stream):
+    for routes in (incidents, context, triage, runs, numbers, events, nodes, silences, destinations, keys, audit, stream):
         app.include_router(routes.router, dependencies=[Depends(refuse_unknown)])
     if services.allowed_origins:
         app.add_middleware(

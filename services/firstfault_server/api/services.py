@@ -30,6 +30,7 @@ class Services:
     incidents: ports.IncidentStore
     context: ports.ContextStore
     triage: ports.TriageStore
+    silences: ports.SilenceStore
     access: ports.AccessStore
     outbox: ports.Outbox
     aggregates: ports.AggregateStore

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import Header, Request
 from starlette.responses import Response
 
+from firstfault_server import ports
 from firstfault_server.api.access import Principal
 from firstfault_server.api.lists import encode
 from firstfault_server.api.problems import Problem
@@ -18,7 +19,7 @@ from firstfault_server.api.services import Services
 
 _ETAG = re.compile(r'(?:W/)?"(\d{1,18})"\Z')
 
-IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=64, description="Triage version (the ETag); 412 when it has moved on.")]
+IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=64, description="Version (the ETag); 412 when it has moved on.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=200, description="Repeating a write with the same key repeats its answer."),
@@ -26,7 +27,7 @@ IdempotencyKey = Annotated[
 
 
 def etag(version: int) -> str:
-    """ETag of a triage version."""
+    """ETag of a version."""
     return f'"{version}"'
 
 
@@ -36,8 +37,25 @@ def wanted_version(if_match: str | None) -> int | None:
         return None
     match = _ETAG.match(if_match.strip())
     if match is None:
-        raise Problem(400, 'If-Match: is the ETag of an incident, a number in quotes, or "*"', "invalid")
+        raise Problem(400, 'If-Match: is an ETag, a number in quotes, or "*"', "invalid")
     return int(match.group(1))
+
+
+def new_id(services: Services, caller: Principal, subject: str, key: str | None) -> str:
+    """Id of what a write makes; with an idempotency key the same each time, so that it is found when the answer was lost."""
+    if key is None:
+        return services.new_id()
+    return hashlib.sha256(f"{caller.tenant}\0{caller.actor}\0{subject}\0{key}".encode()).hexdigest()[:24]
+
+
+def audit(
+    services: Services, caller: Principal, action: str, subject: str, detail: dict[str, Any], tenant: str | None = None
+) -> ports.Audit:
+    """The audit entry of a change that the caller makes now; `tenant` where it is not the caller's own."""
+    return ports.Audit(
+        id=services.new_id(), tenant=tenant or caller.tenant, time_ns=services.clock.now_ns(), actor=caller.actor, action=action,
+        subject=subject, detail=detail,
+    )  # fmt: skip
 
 
 class Answer(msgspec.Struct, array_like=True):

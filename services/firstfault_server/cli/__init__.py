@@ -33,6 +33,7 @@ def commands() -> Mapping[str, Command]:
         "incidents": "list and show incidents, and act on them",
         "runs": "list and show training runs",
         "events": "search exceptions and warnings as they arrived",
+        "silences": "keep the pages of chosen incidents quiet for a time",
         "keys": "create, list and revoke API keys",
         "migrate": "create or upgrade topics, index templates and tables of the distributed service",
         "doctor": "send one marked event through the deployment and show each hop",

@@ -150,7 +150,7 @@ def _alerting(
         random.Random(secrets.randbits(64)),
         lambda: secrets.token_hex(8),
     )
-    planner = Planner(stores.outbox, stores.access, stores.triage, clock, metrics, log, base_url)
+    planner = Planner(stores.outbox, stores.access, stores.triage, stores.silences, clock, metrics, log, base_url)
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
@@ -170,7 +170,7 @@ def _alerting(
                 await delivering
 
     stack.push_async_callback(end)
-    mutes = EndOfMutes(stores.incidents, stores.access, clock, checkpoint.triage_changed, metrics, log)
+    mutes = EndOfMutes(stores.incidents, stores.silences, stores.access, clock, checkpoint.triage_changed, metrics, log)
     _background(stack, mutes.run(), "mutes")
     return deliverer, checkpoint
 
@@ -193,6 +193,7 @@ def _services(
         incidents=stores.incidents,
         context=stores.context,
         triage=stores.triage,
+        silences=stores.silences,
         access=stores.access,
         outbox=stores.outbox,
         aggregates=aggregates,

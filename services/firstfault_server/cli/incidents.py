@@ -30,7 +30,7 @@ def list_incidents(
             [
                 [
                     item["id"],
-                    item["state"],
+                    item["state"] + (" (silenced)" if item["silences"] else ""),
                     item["severity"],
                     item["run"]["id"],
                     "all" if item["first_fault"]["scope"] == "all" else _rank(item["first_fault"]["rank"]),

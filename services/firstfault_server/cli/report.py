@@ -87,6 +87,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     people = [f"acknowledged by {triage['ack_by']}"] if triage["ack_by"] else []
     people += [f"assigned to {triage['assignee']}"] if triage["assignee"] else []
     people += [f"muted until {triage['muted_until']}"] if triage["muted_until"] else []
+    yield from _listed("silenced", [f"until {one['ends_at']} by {one['author']}: {one['comment']}" for one in document["silences"]])
     if people:
         yield "people", ", ".join(people)
     yield from _listed("notes", [f"{note['author']}: {note['text']}" for note in triage["notes"]])

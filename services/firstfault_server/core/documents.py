@@ -71,8 +71,10 @@ def is_muted(triage: model.Triage, now_ns: int) -> bool:
     return triage.muted_until_ns is not None and triage.muted_until_ns > now_ns
 
 
-def incident_document(incident: model.Incident, triage: model.Triage | None = None, base_url: str = "") -> Document:
-    """INCIDENT of the contract. `base_url` has no trailing slash; empty: no link."""
+def incident_document(
+    incident: model.Incident, triage: model.Triage | None = None, base_url: str = "", silences: Sequence[model.Silence] = ()
+) -> Document:
+    """INCIDENT of the contract. `base_url` has no trailing slash; empty: no link. `silences` are those that keep it quiet now."""
     marks = triage or model.Triage(tenant=incident.tenant, incident=incident.id)
     state = merged_state(incident, marks)
     return {
@@ -127,6 +129,7 @@ def incident_document(incident: model.Incident, triage: model.Triage | None = No
         "updated_at": optional_time(incident.updated_at),
         "resolved_at": optional_time(resolved_since(incident, marks)),
         "resolved_why": incident.resolved_why or (f"by {marks.resolved_by}" if state == "resolved" and marks.resolved_by else ""),
+        "silences": [{"id": one.id, "ends_at": rfc3339(one.ends_ns), "author": one.author, "comment": one.comment} for one in silences],
         "triage": triage_document(marks),
     }
 

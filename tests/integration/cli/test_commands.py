@@ -56,7 +56,27 @@ def test_a_crash_becomes_one_page_and_people_act_on_it(service: ChildService, co
     actions = [entry["action"] for entry in command("incidents", "timeline", path)[1]["items"] if entry["what"] == "person"]
     assert actions == ["ack", "resolve", "reopen", "assign", "note", "mute", "unmute"]
     assert command("incidents", "evidence", path)[1]["items"]
-    assert [entry["kind"] for entry in command("destinations", "deliveries", "delivered:true")[1]["items"]][-1] == "test"
+    delivered = command("destinations", "deliveries", f"delivered:true destination:{destination['id']}")[1]["items"]
+    assert [entry["kind"] for entry in delivered][-1] == "test"
+
+
+def test_a_silence_keeps_a_page_back_until_it_is_ended(service: ChildService, command: Run) -> None:
+    with receiving() as receiver:
+        _, destination = command("destinations", "add", receiver.url, "--secret", SECRET, "--allow-private", "--where", "run:quiet-1")
+        status, silence = command("silences", "create", "run:quiet-1", "--for", "2h", "--comment", "planned", "--by", "ada")
+        assert (status, silence["state"], silence["author"]) == (0, "active", "ada")
+        send_crash(service.otlp_url, "quiet-1")
+        incident = _incident(command, "quiet-1")
+        assert [one["comment"] for one in incident["silences"]] == ["planned"]
+        assert silence["id"] in [one["id"] for one in command("silences", "list")[1]["items"]]
+        assert receiver.requests == []
+        assert command("silences", "expire", silence["id"])[1]["state"] == "ended"
+        assert command("silences", "show", silence["id"])[1]["version"] == 2
+        assert silence["id"] not in [one["id"] for one in command("silences", "list")[1]["items"]]
+        _wait(lambda: receiver.openings == {f"{incident['id']}.1"})
+        command("destinations", "remove", destination["id"])
+    assert command("incidents", "show", incident["id"])[1]["silences"] == []
+    assert command("silences", "create", "run:x", "--comment", "c")[0] == 2
 
 
 def _wait(holds: Any) -> None:

@@ -43,7 +43,7 @@ class Stand:
         self.stores = stores
         self.clock = clock or FixedClock()
         metrics = AlertMetrics(CollectorRegistry())
-        self.planner = Planner(stores.outbox, stores.access, stores.triage, self.clock, metrics, LOG, "http://api.example")
+        self.planner = Planner(stores.outbox, stores.access, stores.triage, stores.silences, self.clock, metrics, LOG, "http://api.example")
         self.woken = 0
         self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, stores.outbox, self._wake)
         sinks: Mapping[str, Sink] = {"webhook": sink}

@@ -134,7 +134,13 @@ def test_a_later_destination_is_paged_when_it_happens_again(stand: Stand) -> Non
 
 def test_what_a_mute_held_back_is_told_when_it_ends(stand: Stand) -> None:
     look = EndOfMutes(
-        stand.stores.incidents, stand.stores.access, stand.clock, stand.checkpoint.triage_changed, AlertMetrics(CollectorRegistry()), LOG
+        stand.stores.incidents,
+        stand.stores.silences,
+        stand.stores.access,
+        stand.clock,
+        stand.checkpoint.triage_changed,
+        AlertMetrics(CollectorRegistry()),
+        LOG,
     ).look
     stand.stores.access.put_key(ports.AccessKey(id="k", tenant="acme", name="", secret_hash="", scopes=[], created_ns=0))
     stand.commit(provisional(1))

@@ -52,6 +52,7 @@ class Stand:
             incidents=self.stores.incidents,
             context=self.stores.context,
             triage=self.stores.triage,
+            silences=self.stores.silences,
             access=self.stores.access,
             outbox=self.stores.outbox,
             aggregates=self.stores.aggregates,
@@ -115,6 +116,13 @@ class Stand:
             self.stores.triage.triage(tenant, f"second-{name}"),
             ports.Audit(id=f"audit-{name}", tenant=tenant, time_ns=NOW_NS, actor=name, action="note", subject=f"second-{name}"),
         )
+        self.stores.silences.put_silence(
+            model.Silence(
+                id=f"silence-{name}", tenant=tenant, where=f"run:run-{name}", starts_ns=NOW_NS, ends_ns=NOW_NS + 3600 * model.SECOND_NS,
+                author=name, comment=f"comment of {name}", created_ns=NOW_NS,
+            ),
+            ports.Audit(id=f"silenced-{name}", tenant=tenant, time_ns=NOW_NS, actor=name, action="silence", subject=f"silence-{name}"),
+        )  # fmt: skip
         queued = message(1, id=f"message-{name}", tenant=tenant, incident=f"incident-{name}", destination=f"destination-{name}")
         self.stores.outbox.add([queued])
         self.stores.outbox.record(queued, delivery(1, queued, error=f"error of {name}"))

@@ -14,11 +14,13 @@ IDS = {
     "run_id": "run-{}",
     "event_id": "event-{}",
     "destination_id": "destination-{}",
+    "silence_id": "silence-{}",
     "key_id": "ffk_{}-admin",
 }
 BODIES: dict[str, Any] = {
     "/v1/incidents/{incident_id}/assign": {"assignee": "ada"},
     "/v1/incidents/{incident_id}/notes": {"text": "noted"},
+    "/v1/silences": {"where": "node:n-01", "comment": "the node is being replaced", "period": "2h"},
     "/v1/keys": {"name": "new", "scopes": ["read"]},
     "/v1/destinations": {"name": "new", "url": "https://example.com/"},
 }

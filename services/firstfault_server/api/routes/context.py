@@ -12,8 +12,9 @@ from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import json_response
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
+from firstfault_server.api.shown import Shown
 from firstfault_server.core import model
-from firstfault_server.core.documents import Document, event_document, evidence_document, incident_document, rfc3339
+from firstfault_server.core.documents import Document, event_document, evidence_document, rfc3339
 from firstfault_server.core.search import Expression, Or, Term
 
 router = APIRouter(prefix="/v1/incidents/{incident_id}", tags=["incidents"])
@@ -103,9 +104,10 @@ def similar(services: WithServices, caller: Reader, incident_id: str, limit: Ann
         wanted.append(("same group", Term(key="group", value=incident.history.group)))
     wanted.append(("same symptom", Term(key="symptom", value=incident.symptom)))
     found: dict[str, Document] = {}
+    shown = Shown(services, caller.tenant)
     for why, where in wanted:
         query = ports.ListQuery(tenant=caller.tenant, where=where, limit=limit + 1)
         for other, triage in services.incidents.incidents(query, now_ns).items:
             if other.id != incident.id and other.id not in found and len(found) < limit:
-                found[other.id] = {"why": why, "incident": incident_document(other, triage, services.base_url)}
+                found[other.id] = {"why": why, "incident": shown.document(other, triage)}
     return json_response({"items": list(found.values()), "next_cursor": None})

@@ -7,7 +7,7 @@ from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import WithList, json_response, listing
 from firstfault_server.api.services import WithServices
-from firstfault_server.core.documents import incident_document
+from firstfault_server.api.shown import Shown
 from firstfault_server.core.search_fields import INCIDENT
 
 router = APIRouter(prefix="/v1/incidents", tags=["incidents"])
@@ -18,7 +18,8 @@ def list_incidents(services: WithServices, caller: Reader, parameters: WithList)
     """Incidents, newest first."""
     wanted = listing("incidents", parameters, caller, services, INCIDENT)
     page = services.incidents.incidents(wanted.query, services.clock.now_ns())
-    return wanted.respond(page, lambda pair: incident_document(*pair, base_url=services.base_url))
+    shown = Shown(services, caller.tenant)
+    return wanted.respond(page, lambda pair: shown.document(*pair))
 
 
 @router.get("/{incident_id}", response_model=schemas.Incident)
@@ -26,4 +27,4 @@ def show_incident(services: WithServices, caller: Reader, incident_id: str) -> R
     """One incident; its ETag is the triage version."""
     incident = services.incidents.incident(caller.tenant, incident_id)
     triage = services.triage.triage(caller.tenant, incident_id)
-    return json_response(incident_document(incident, triage, services.base_url), headers={"etag": f'"{triage.version}"'})
+    return json_response(Shown(services, caller.tenant).document(incident, triage), headers={"etag": f'"{triage.version}"'})

@@ -14,8 +14,8 @@ from firstfault_server.api.changes import Subscription, TooManyStreams
 from firstfault_server.api.lists import encode
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import Services, WithServices
+from firstfault_server.api.shown import Shown
 from firstfault_server.core import search_fields
-from firstfault_server.core.documents import incident_document
 from firstfault_server.core.query import MAX_LENGTH, parse
 from firstfault_server.core.search import Expression
 from firstfault_server.core.selection import selects
@@ -67,5 +67,5 @@ def _event(services: Services, tenant: str, where: Expression, incident_id: str)
         return b"event: lost\ndata: 1\n\n"
     if not selects(where, incident, triage, services.clock.now_ns()):
         return b""
-    document = encode(incident_document(incident, triage, services.base_url))
+    document = encode(Shown(services, tenant).document(incident, triage))
     return b"event: incident\nid: %s.%d.%d\ndata: %s\n\n" % (incident_id.encode(), incident.revision, triage.version, document)

@@ -1,6 +1,5 @@
 """People's marks on incidents: acknowledge, resolve, reopen, mute, assign, note. Each is compare-and-set and leaves an audit entry."""
 
-import hashlib
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -16,9 +15,10 @@ from firstfault_server.api.lists import json_response, parse_period, parse_time
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import Services, WithServices
-from firstfault_server.api.writes import Answer, IdempotencyKey, IfMatch, answer, etag, wanted_version, writes_of
+from firstfault_server.api.shown import Shown
+from firstfault_server.api.writes import Answer, IdempotencyKey, IfMatch, answer, audit, etag, new_id, wanted_version, writes_of
 from firstfault_server.core import model
-from firstfault_server.core.documents import incident_document, note_document, rfc3339
+from firstfault_server.core.documents import note_document, rfc3339
 
 router = APIRouter(prefix="/v1/incidents/{incident_id}", tags=["incidents"])
 
@@ -166,10 +166,7 @@ def add_note(
     if_match: IfMatch = None, idempotency_key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
     """Write something down."""
-    note_id = services.new_id()
-    if idempotency_key is not None:
-        # A write whose answer was lost with the process is found again by its note.
-        note_id = hashlib.sha256(f"{caller.tenant}\0{caller.actor}\0{incident_id}\0{idempotency_key}".encode()).hexdigest()[:24]
+    note_id = new_id(services, caller, incident_id, idempotency_key)
     note = model.Note(id=note_id, author=body.by or caller.actor, time_ns=services.clock.now_ns(), text=body.text)
 
     def change(triage: model.Triage) -> model.Triage:
@@ -194,7 +191,7 @@ def _write(
         triage = _compare_and_set(services, caller, incident_id, action, detail, change, version)
         services.triage_changed(incident, triage)
         services.changes.publish([(caller.tenant, incident_id)])
-        return answer(incident_document(incident, triage, services.base_url), status, etag(triage.version))
+        return answer(Shown(services, caller.tenant).document(incident, triage), status, etag(triage.version))
 
     return writes_of(request).once(request, services, caller, idempotency_key, detail, write)
 
@@ -207,12 +204,8 @@ def _compare_and_set(
         if version is not None and stored.version != version:
             raise ports.VersionConflict(f"the triage version is {stored.version}")
         changed = change(stored)
-        entry = ports.Audit(
-            id=services.new_id(), tenant=caller.tenant, time_ns=services.clock.now_ns(), actor=caller.actor, action=action,
-            subject=incident_id, detail=detail,
-        )  # fmt: skip
         try:
-            return services.triage.put_triage(changed, entry)
+            return services.triage.put_triage(changed, audit(services, caller, action, incident_id, detail))
         except ports.VersionConflict:
             if version is not None or attempt == TRIES:
                 raise

@@ -29,6 +29,7 @@ from firstfault_server.api.schemas.incidents import (
     NotePage,
     RankRole,
     RunReference,
+    SilencedBy,
     SimilarIncident,
     SimilarPage,
     TimelineEntry,
@@ -50,6 +51,7 @@ from firstfault_server.api.schemas.runs import (
     Series,
     SeriesPage,
 )
+from firstfault_server.api.schemas.silences import Silence, SilencePage
 
 __all__ = [
     "Advice",
@@ -99,6 +101,9 @@ __all__ = [
     "Series",
     "SeriesPage",
     "Shape",
+    "Silence",
+    "SilencePage",
+    "SilencedBy",
     "SimilarIncident",
     "SimilarPage",
     "TimelineEntry",

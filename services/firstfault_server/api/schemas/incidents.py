@@ -139,6 +139,15 @@ class Triage(Shape):
     notes: list[Note]
 
 
+class SilencedBy(Shape):
+    """A silence that keeps an incident quiet now."""
+
+    id: str
+    ends_at: datetime
+    author: str
+    comment: str
+
+
 class Incident(Shape):
     """One failure of one run."""
 
@@ -171,6 +180,7 @@ class Incident(Shape):
     updated_at: datetime
     resolved_at: datetime | None
     resolved_why: str
+    silences: list[SilencedBy]
     triage: Triage
 
 
