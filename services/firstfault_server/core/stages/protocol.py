@@ -53,6 +53,8 @@ def destinations(record: model.AnyRecord, origin: str) -> tuple[str, ...]:
     Incidents leave through the fleet stage only, which adds group and history, so that each revision has one writer.
     """
     match record:
+        case model.Rollup():  # by far the most
+            return ("#rollups",)
         case model.Summary() | model.NodeFault():
             return ("run",)
         case model.Presence():
@@ -66,8 +68,6 @@ def destinations(record: model.AnyRecord, origin: str) -> tuple[str, ...]:
             return ("run", "#findings")
         case model.Incident():
             return ("#incidents",) if origin == "fleet" else ("fleet",)
-        case model.Rollup():
-            return ("#rollups",)
         case model.RunStatus():
             return ("#runs",)
         case model.DeadLetter():

@@ -3,34 +3,39 @@
 import json
 import math
 from collections.abc import Iterator
+from operator import mul
 
 from firstfault_server.core import model
+from firstfault_server.core.stages.columns import Spans
 
 Columns = tuple[list[int], list[float], list[int | None]]
 """Times, values, steps."""
 
 
-def rollups(batch: model.Batch, series: list[model.Series], window_ns: int) -> list[model.Rollup]:
+def rollups(batch: model.Batch, series: list[model.Series], window_ns: int, spans: Spans | None = None) -> list[model.Rollup]:
     """One delta per metric, attributes and window. Sums by `fsum`: exact, so their order does not show.
 
     First and last are the finite values with the lowest and highest time; of equal times the lower and the higher value.
     """
     cells: dict[tuple[str, str, int], list[Columns]] = {}
+    spans = spans if spans is not None else Spans()
     for one in series:
         attributes = json.dumps(one.attributes, sort_keys=True, separators=(",", ":")) if one.attributes else ""
-        for window, columns in _windows(one, window_ns):
+        for window, columns in _windows(one, window_ns, spans):
             cells.setdefault((one.metric, attributes, window), []).append(columns)
-    return [_rollup(batch, metric, attributes, window, _joined(parts)) for (metric, attributes, window), parts in sorted(cells.items())]
+    return [
+        _rollup(batch, metric, attributes, window, _joined(parts), spans) for (metric, attributes, window), parts in sorted(cells.items())
+    ]
 
 
-def _windows(series: model.Series, window_ns: int) -> Iterator[tuple[int, Columns]]:
+def _windows(series: model.Series, window_ns: int, spans: Spans) -> Iterator[tuple[int, Columns]]:
     """The series cut at window borders; mostly all points of a request fall into one."""
     if not series.times_ns:
         return
     steps: list[int | None] = series.steps if series.steps is not None else [None] * len(series.values)
-    low = min(series.times_ns)
+    low, high, _ = spans.of(series.times_ns)
     first = low - low % window_ns
-    if max(series.times_ns) < first + window_ns:
+    if high < first + window_ns:
         yield first, (series.times_ns, series.values, steps)
         return
     parts: dict[int, Columns] = {}
@@ -52,15 +57,17 @@ def _joined(parts: list[Columns]) -> Columns:
     )
 
 
-def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, columns: Columns) -> model.Rollup:
+def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, columns: Columns, spans: Spans) -> model.Rollup:
     who = batch.identity
     times, values, steps = columns
     count = len(values)
+    total = _sum(values)
     # The sum is not finite as soon as one value is not; an overflow of it only costs the filter.
-    if not math.isfinite(sum(values)):
+    if not math.isfinite(total):
         kept = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
         times, values = [t for t, _ in kept], [v for _, v in kept]
-    known = steps if None not in steps else [step for step in steps if step is not None]
+        total = _sum(values)
+    lowest, highest = spans.steps(steps)
     row = model.Rollup(
         tenant=who.tenant,
         run=who.run,
@@ -73,13 +80,17 @@ def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, co
         position=batch.position,
         count=count,
         nonfinite=count - len(values),
-        step_min=min(known) if known else None,  # type: ignore[type-var]
-        step_max=max(known) if known else None,  # type: ignore[type-var]
+        step_min=lowest,
+        step_max=highest,
     )
     if values:
-        row.first_ns, row.first = min(zip(times, values, strict=True))
-        row.last_ns, row.last = max(zip(times, values, strict=True))
-        row.sum, row.sumsq = _sum(values), _sum([value * value for value in values])
+        low_ns, high_ns, rising = spans.of(times)
+        if rising:
+            row.first_ns, row.first, row.last_ns, row.last = low_ns, values[0], high_ns, values[-1]
+        else:
+            row.first_ns, row.first = min(zip(times, values, strict=True))
+            row.last_ns, row.last = max(zip(times, values, strict=True))
+        row.sum, row.sumsq = total, _sum(list(map(mul, values, values)))
         row.min, row.max = min(values), max(values)
     return row
 

@@ -9,6 +9,7 @@ from firstfault_server.core.detect import detectors
 from firstfault_server.core.detect.protocol import Detector, Points, Signal
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.codec import StateCodec
+from firstfault_server.core.stages.columns import Spans
 from firstfault_server.core.stages.ids import digest
 from firstfault_server.core.stages.ordered import Held, Queue, Run
 from firstfault_server.core.stages.phases import Mark
@@ -91,14 +92,15 @@ class Worker:
         state.identity = batch.identity
         state.received_ns = max(state.received_ns, batch.received_ns)
         newest = 0
-        series = [self._clamped(one, batch) for one in batch.series]
+        spans = Spans()
+        series = [self._clamped(one, batch, spans) for one in batch.series]
         if batch.sequence is None:
             series = self._unseen_points(state, series)
         for one in series:
             if one.times_ns:
-                newest = max(newest, *one.times_ns)
-        out += rollups(batch, series, WINDOW_NS)
-        self._numbers(state, batch, series)
+                newest = max(newest, spans.of(one.times_ns)[1])
+        out += rollups(batch, series, WINDOW_NS, spans)
+        self._numbers(state, batch, series, spans)
         events: list[model.AnyRecord] = []
         for place, record in enumerate(batch.logs):
             time_ns = self._time(record.time_ns, batch)
@@ -122,11 +124,11 @@ class Worker:
             return batch.received_ns
         return time_ns
 
-    def _clamped(self, series: model.Series, batch: model.Batch) -> model.Series:
+    def _clamped(self, series: model.Series, batch: model.Batch, spans: Spans) -> model.Series:
         times = series.times_ns
         if not times:
             return series
-        low, high = min(times), max(times)
+        low, high, _ = spans.of(times)
         if self._time(low, batch) == low and self._time(high, batch) == high:
             return series
         return model.Series(
@@ -137,7 +139,7 @@ class Worker:
             steps=series.steps,
         )
 
-    def _numbers(self, state: WorkerState, batch: model.Batch, series: list[model.Series]) -> None:
+    def _numbers(self, state: WorkerState, batch: model.Batch, series: list[model.Series], spans: Spans) -> None:
         """Step and progress now; what detectors want, once its turn has come."""
         marks: dict[int, int] = {}
         runs: list[Run] = []
@@ -146,7 +148,7 @@ class Worker:
                 # Beyond 2^53 a float no longer tells one step from the next; NaN compares false.
                 marks.update((t, int(value)) for t, value in zip(one.times_ns, one.values, strict=True) if abs(value) < 2**53)
                 continue
-            if one.steps is not None:
+            if one.steps is not None and spans.first_sight(one):
                 marks.update((time_ns, step) for time_ns, step in zip(one.times_ns, one.steps, strict=True) if step is not None)
             if one.metric in self._detectors and not one.attributes:
                 runs.append((one.metric, one.times_ns, one.values, one.steps if one.steps is not None else [None] * len(one.values)))
