@@ -28,7 +28,8 @@ METRICS = (
     "extra",
 )
 POINTS_PER_METRIC = 10
-CONNECTIONS = 16
+CONNECTIONS = 200
+"""Every training process keeps one of its own; so many already hide the wait for the disk, as theirs would."""
 
 
 class Template:

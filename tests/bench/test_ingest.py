@@ -24,8 +24,8 @@ POINTS_PER_SECOND = int(os.environ.get("FIRSTFAULT_BENCH_RATE", "120000"))
 SECONDS = 10
 BOUND_POINTS_PER_S = 400_000
 """Split and decode, on one idle core; a test allows a fifth of it."""
-BOUND_TURNS = 600
-"""CPU a point in the whole service, in turns of a bare loop; some 270 were measured on a busy machine."""
+BOUND_TURNS = 400
+"""CPU a point in the whole service, in turns of a bare loop; 160 were measured on an idle machine, 270 on a busy one."""
 NOW = 1_790_000_000_000_000_000
 PER_REQUEST = len(METRICS) * POINTS_PER_METRIC
 
