@@ -162,7 +162,16 @@ class Deliverer:
     async def _disable(self, destination: ports.Destination) -> None:
         destination.enabled = False
         destination.disabled_why = "the receiver answered 410 Gone"
-        await asyncio.to_thread(self._access.put_destination, destination)
+        entry = ports.Audit(
+            id=self._new_id(),
+            tenant=destination.tenant,
+            time_ns=self._clock.now_ns(),
+            actor="firstfault",
+            action="disable_destination",
+            subject=destination.id,
+            detail={"why": destination.disabled_why},
+        )
+        await asyncio.to_thread(self._access.put_destination, destination, entry)
         self._log.warning("destination disabled", destination=destination.name, reason=destination.disabled_why)
 
     async def _give_up(self, message: ports.Message, reason: str) -> None:

@@ -82,10 +82,12 @@ def revoke(key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption =
     from firstfault_server.cli.clocks import SystemClock
 
     with _access(data) as access:
-        found = [stored for stored in access.keys(None) if stored.id == key]
-        for stored in found:
-            access.put_key(msgspec.structs.replace(stored, revoked_ns=stored.revoked_ns or SystemClock().now_ns()))
-            return
+        for stored in access.keys(None):
+            if stored.id == key and stored.revoked_ns is None:
+                now_ns = SystemClock().now_ns()
+                access.put_key(msgspec.structs.replace(stored, revoked_ns=now_ns), _entry(stored, "revoke_key", now_ns))
+            if stored.id == key:
+                return
     terminal.fail(f"there is no key {key!r}", terminal.EXIT_USAGE)
 
 
@@ -93,10 +95,24 @@ def _create_in(data: Path, name: str, scopes: list[ports.Permission], tenant: st
     from firstfault_server.api.routes.keys import key_document, make_key
     from firstfault_server.cli.clocks import SystemClock
 
+    now_ns = SystemClock().now_ns()
     with _access(data) as access:
-        text, stored = make_key(secrets.token_hex(12), secrets.token_bytes(32), tenant, name, scopes, SystemClock().now_ns())
-        access.put_key(stored)
+        text, stored = make_key(secrets.token_hex(12), secrets.token_bytes(32), tenant, name, scopes, now_ns)
+        access.put_key(stored, _entry(stored, "make_key", now_ns))
     return {**key_document(stored), "key": text}
+
+
+def _entry(key: ports.AccessKey, action: str, now_ns: int) -> ports.Audit:
+    """The audit entry of a change that somebody makes who may write the data folder."""
+    return ports.Audit(
+        id=secrets.token_hex(12),
+        tenant=key.tenant,
+        time_ns=now_ns,
+        actor="local",
+        action=action,
+        subject=key.id,
+        detail={"name": key.name, "scopes": list(key.scopes)},
+    )
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A stand for alerter tests: stores, planner, checkpoint, deliverer, and a clock that is moved by hand."""
 
+import itertools
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -47,8 +48,9 @@ class Stand:
         self.woken = 0
         self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, stores.outbox, self._wake)
         sinks: Mapping[str, Sink] = {"webhook": sink}
+        numbers = itertools.count()
         self.deliverer = Deliverer(
-            stores.outbox, stores.access, sinks, self.clock, metrics, LOG, random.Random(7), lambda: f"{random.Random(1).random()}"
+            stores.outbox, stores.access, sinks, self.clock, metrics, LOG, random.Random(7), lambda: f"id{next(numbers)}"
         )
         fields: dict[str, Any] = {"id": "d-1", "tenant": "acme", "name": "pager", "url": "https://example.com/"}
         stores.access.put_destination(ports.Destination(**fields | destination))

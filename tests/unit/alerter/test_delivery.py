@@ -73,6 +73,8 @@ def test_gone_disables_the_destination_and_gives_up_what_waits() -> None:
     assert [message.state for message in stand.messages()] == ["failed", "failed"]
     stand.commit(settled(3, id="i-0002"))
     assert stand.stores.outbox.messages("acme", "i-0002") == []
+    (entry,) = stand.stores.triage.audit(ports.ListQuery(tenant="acme")).items
+    assert (entry.actor, entry.action, entry.subject) == ("firstfault", "disable_destination", "d-1")
 
 
 def test_a_removed_destination_gives_up_what_waits() -> None:

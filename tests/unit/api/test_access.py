@@ -1,5 +1,7 @@
 """Keys and destinations: secrets are shown once, and never again."""
 
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -71,3 +73,41 @@ def test_a_test_message_says_how_it_went(writer: TestClient) -> None:
 def test_deliveries_are_searched(reader: TestClient) -> None:
     assert [item["error"] for item in items(reader, "/v1/deliveries", q="delivered:false incident:incident-acme")] == ["error of acme"]
     assert items(reader, "/v1/deliveries", q="delivered:true") == []
+
+
+def _entries(client: TestClient, subject: str) -> list[dict[str, Any]]:
+    return items(client, "/v1/audit", q=f"subject:{subject}")[::-1]
+
+
+def test_changes_of_keys_leave_an_entry_each_without_the_secret(stand: Stand, admin: TestClient) -> None:
+    made = admin.post("/v1/keys", json={"name": "ci", "scopes": ["read"]}).json()
+    stand.clock.time_ns += 1000
+    for _ in range(2):
+        admin.delete(f"/v1/keys/{made['id']}")
+    entries = _entries(admin, made["id"])
+    assert [(entry["actor"], entry["action"]) for entry in entries] == [
+        ("key:ffk_acme-admin", "make_key"),
+        ("key:ffk_acme-admin", "revoke_key"),
+    ]
+    assert entries[0]["detail"] == {"name": "ci", "scopes": ["read"]}
+    assert made["key"] not in str(entries)
+
+
+def test_the_entry_of_a_key_is_with_the_tenant_it_opens() -> None:
+    stand = Stand(keyed=False)
+    made = stand.client().post("/v1/keys", json={"name": "first", "scopes": ["admin"], "tenant": "acme"}).json()
+    assert [entry["action"] for entry in _entries(stand.client(made["key"]), made["id"])] == ["make_key"]
+
+
+def test_changes_of_destinations_leave_an_entry_each_without_the_secret(stand: Stand, admin: TestClient) -> None:
+    secret = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY"
+    made = admin.post("/v1/destinations", json={"name": "pager", "url": "https://example.com/hook", "secret": secret}).json()
+    path = f"/v1/destinations/{made['id']}"
+    for method, body in (("PATCH", {"where": "is:open"}), ("DELETE", None), ("DELETE", None)):
+        stand.clock.time_ns += 1000
+        admin.request(method, path, json=body)
+    entries = _entries(admin, made["id"])
+    assert [entry["action"] for entry in entries] == ["add_destination", "change_destination", "remove_destination"]
+    assert entries[0]["detail"]["url"] == entries[2]["detail"]["url"] == "https://example.com/hook"
+    assert entries[1]["detail"] == {"where": "is:open"}
+    assert secret not in str(entries)

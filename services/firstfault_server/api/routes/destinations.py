@@ -17,6 +17,7 @@ from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import Services, WithServices
+from firstfault_server.api.writes import audit
 from firstfault_server.core import search_fields
 from firstfault_server.core.documents import Document, rfc3339
 from firstfault_server.core.query import MAX_LENGTH, parse
@@ -108,7 +109,7 @@ def create_destination(services: WithServices, caller: Admin, body: NewDestinati
         id=services.new_id(), tenant=caller.tenant, name=body.name, kind=body.kind, url=body.url, secret=secret,
         allow_private=body.allow_private, where=body.where, created_ns=services.clock.now_ns(),
     )  # fmt: skip
-    services.access.put_destination(made)
+    services.access.put_destination(made, audit(services, caller, "add_destination", made.id, body.model_dump(exclude={"secret"})))
     services.log.info("destination made", destination=made.id, name=made.name, by=caller.actor)
     return json_response({**destination_document(made), "secret": secret}, 201)
 
@@ -122,14 +123,17 @@ def change_destination(services: WithServices, caller: Admin, destination_id: st
         changes["disabled_why"] = "" if body.enabled else f"by {caller.actor}"
     changed = msgspec.structs.replace(known, **changes)
     _check(services, changed.url, changed.allow_private, changed.where)
-    services.access.put_destination(changed)
+    detail = body.model_dump(exclude_none=True)
+    services.access.put_destination(changed, audit(services, caller, "change_destination", destination_id, detail))
     return json_response(destination_document(changed))
 
 
 @router.delete("/v1/destinations/{destination_id}", status_code=204)
 def remove_destination(services: WithServices, caller: Admin, destination_id: str) -> Response:
     """Remove a destination; messages that wait for it are given up."""
-    services.access.remove_destination(caller.tenant, destination_id)
+    known = services.access.destination(caller.tenant, destination_id)
+    entry = audit(services, caller, "remove_destination", destination_id, {"name": known.name, "url": known.url})
+    services.access.remove_destination(caller.tenant, destination_id, entry)
     services.log.info("destination removed", destination=destination_id, by=caller.actor)
     return Response(status_code=204)
 

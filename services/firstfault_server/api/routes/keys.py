@@ -16,6 +16,7 @@ from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import WithServices
+from firstfault_server.api.writes import audit
 from firstfault_server.core import access
 from firstfault_server.core.documents import Document, optional_time, rfc3339
 
@@ -69,7 +70,8 @@ def create_key(services: WithServices, caller: Admin, body: NewKey) -> Response:
     if caller.keyless and "admin" not in body.scopes:
         raise Problem(400, "scopes: the first key needs the scope admin; afterwards every request needs a key", "invalid")
     text, stored = make_key(services.new_id(), services.new_secret(), tenant, body.name, body.scopes, services.clock.now_ns())
-    services.access.put_key(stored)
+    detail = {"name": stored.name, "scopes": list(stored.scopes)}
+    services.access.put_key(stored, audit(services, caller, "make_key", stored.id, detail, tenant))
     services.log.info("key made", key=stored.id, by=caller.actor)
     return json_response({**key_document(stored), "key": text}, 201)
 
@@ -80,7 +82,8 @@ def revoke_key(services: WithServices, caller: Admin, key_id: str) -> Response:
     for key in services.access.keys(caller.tenant):
         if key.id == key_id:
             if key.revoked_ns is None:
-                services.access.put_key(msgspec.structs.replace(key, revoked_ns=services.clock.now_ns()))
+                revoked = msgspec.structs.replace(key, revoked_ns=services.clock.now_ns())
+                services.access.put_key(revoked, audit(services, caller, "revoke_key", key_id, {"name": key.name}))
                 services.log.info("key revoked", key=key_id, by=caller.actor)
             return Response(status_code=204)
     raise ports.NotFound(key_id)
