@@ -23,9 +23,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     prune: Callable[[int], object]
     """Drops what ends before a time; an int that it returns counts what went."""
-    extents: Callable[[], Sequence[Extent]]
-    """Its pieces, oldest first."""
     days: float
+    extents: Callable[[], Sequence[Extent]] | None = None
+    """Its pieces, oldest first; None where nothing is measured."""
     max_bytes: int | None = None
 
 
@@ -77,12 +77,14 @@ class Retention:
                 self._log.error("old data could not be removed", store=kept.name, reason=str(error))
 
     def _prune(self, kept: Kept) -> None:
-        before_ns, reason = cut(kept, kept.extents(), self._clock.now_ns())
+        extents = [] if kept.extents is None else kept.extents()
+        before_ns, reason = cut(kept, extents, self._clock.now_ns())
         gone = kept.prune(before_ns)
         self._metrics.rounds.labels(kept.name, reason).inc()
         if isinstance(gone, int):
             self._metrics.removed.labels(kept.name).inc(gone)
-        self._metrics.bytes.labels(kept.name).set(sum(size for _, size in kept.extents()))
+        if kept.extents is not None:
+            self._metrics.bytes.labels(kept.name).set(sum(size for _, size in kept.extents()))
         if reason == "size":
             self._log.warning("the store is larger than its share; its oldest part was removed", store=kept.name, limit=kept.max_bytes)
 
