@@ -39,6 +39,13 @@ class Settings(BaseSettings):
     thresholds: dict[str, float] = Field(default={}, description="Overrides of detection thresholds by name.")
     retention_events_days: float = Field(default=14, gt=0, description="How long events are kept.")
     retention_rollups_days: float = Field(default=30, gt=0, description="How long metric rollups are kept.")
+    # Detection keeps a run's state for 14 days: an incident that goes earlier would come back as a new one.
+    retention_incidents_days: float = Field(
+        default=365, ge=15, description="How long incidents are kept after they were resolved; others stay."
+    )
+    retention_runs_days: float = Field(default=90, ge=15, description="How long runs are kept; one with an incident stays as long as that.")
+    retention_audit_days: float = Field(default=365, gt=0, description="How long the audit trail and silences that have ended are kept.")
+    retention_deliveries_days: float = Field(default=90, gt=0, description="How long tries to deliver messages are kept.")
     retention_events_bytes: int = Field(default=8 << 30, gt=0, description="How much room events may take; the oldest go first.")
     retention_rollups_bytes: int = Field(default=8 << 30, gt=0, description="How much room metric rollups may take.")
     log_bytes: int = Field(default=1 << 30, ge=0, description="How much of the input log is kept beyond what is needed, for replays.")

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
 from firstfault_server.adapters.filelog import FileLog
-from firstfault_server.adapters.sqlite.events import SqliteContextStore
+from firstfault_server.adapters.sqlite import SqliteStores
 from firstfault_server.cli.late_aggregates import LateAggregates, MeasuredAggregates
 from firstfault_server.core.stages import build_stages
 from firstfault_server.core.thresholds import Thresholds
@@ -20,6 +20,7 @@ from firstfault_server.detect.embedded import EmbeddedHost
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.settings import Settings, SettingsError
 from firstfault_server.tables import load_tables
+from firstfault_server.writer.history import History
 from firstfault_server.writer.retention import Kept, Retention, RetentionMetrics
 
 
@@ -82,7 +83,7 @@ def build_detection(
     log: FilteringBoundLogger,
     input_log: FileLog,
     checkpoint: ports.Checkpoint,
-    context: SqliteContextStore,
+    stores: SqliteStores,
     aggregates: LateAggregates,
     clock: ports.Clock,
     registry: CollectorRegistry,
@@ -102,15 +103,18 @@ def build_detection(
         log=input_log,
         checkpoint=checkpoint,
         aggregates=aggregates,
-        context=context,
+        context=stores.context,
         metrics=DetectMetrics(registry),
         trim=lambda position: input_log.keep(settings.log_bytes, position),
     )
+    history = History(incidents=stores.incidents, triage=stores.triage, silences=stores.silences, outbox=stores.outbox)
     kept = [
+        *history.kept(settings),
+        # After the others, since it gives free pages of the file back.
         Kept(
             name="events",
-            prune=context.prune,
-            extents=context.extents,
+            prune=stores.context.prune,
+            extents=stores.context.extents,
             days=settings.retention_events_days,
             max_bytes=settings.retention_events_bytes,
         ),

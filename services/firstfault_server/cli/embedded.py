@@ -86,7 +86,7 @@ async def _start(settings: Settings, log: FilteringBoundLogger, lines: telemetry
     changes = Changes()
     changes.bind(asyncio.get_running_loop())
     committing = PublishingCheckpoint(checkpoint, changes.publish)
-    detection = build_detection(settings, log, input_log, committing, stores.context, aggregates, clock, registry)
+    detection = build_detection(settings, log, input_log, committing, stores, aggregates, clock, registry)
     await stack.enter_async_context(detection.running())
 
     cursor_secret = secret_file.load_or_make(settings.data / "cursor.secret")
