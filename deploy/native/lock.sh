@@ -2,14 +2,14 @@
 # Rewrites the hashed locks of requirements/ from their .in files. The locks name no registry, so any mirror can serve them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for name in dev server sdk bootstrap torch torch-wheel; do
+for name in dev server sdk bootstrap torch torch-wheel flink flink-wheel; do
     oldest=3.11
     deps=
     [ $name = sdk ] && oldest=3.10
-    [ $name = torch-wheel ] && deps=--no-deps
-    # One version of everything, whichever lock it comes from.
+    [[ $name = *-wheel ]] && deps=--no-deps
+    # One version of everything, whichever lock it comes from; PyFlink wants older ones of some.
     agree=
-    [ $name = dev ] || agree="-c requirements/dev.txt"
+    [[ $name = dev || $name = flink* ]] || agree="-c requirements/dev.txt"
     "${UV:-.venv/bin/uv}" pip compile -q --universal --python-version $oldest --fork-strategy fewest --generate-hashes \
         --no-emit-index-url --no-header $deps $agree "$@" requirements/$name.in -o requirements/$name.txt
 done

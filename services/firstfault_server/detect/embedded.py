@@ -9,8 +9,9 @@ from typing import Any, Final, TypeVar
 from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.protocol import Stage
-from firstfault_server.detect.keyed import KeyedStages, Output, dead_letter, tenant_of
+from firstfault_server.detect.keyed import KeyedStages, Output
 from firstfault_server.detect.rollup_writer import HOST, MOST_ROWS, RollupWriter
+from firstfault_server.detect.rules import dead_letter, tenant_of
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.ports import AggregateStore, Checkpoint, Commit, ContextStore, Log, LogEntry, StoreUnavailable
 from firstfault_server.wire.identity import Identities

@@ -1,28 +1,21 @@
 """Drives the keyed stages in one process: who is called when, what goes where next. No I/O and no clock of its own.
 
-Two rules, the same in every host: a key is *drained* at a second T with exactly the records received before T, then ticked; and it is
-asked again at the *next second* its state names. An urgent record is taken at once, the first one a key a second. Time is the log's
-own receive time, so a replay gives the same calls as live.
+The rules of one key are in `rules`; here are all keys of all stages, in the order of time.
 """
 
-import hashlib
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.protocol import FOREVER, Stage, destinations
-
-HOLE_NS: Final = 5 * SECOND_NS
-"""A longer gap between receive times means that the service was away; stages are told (`on_hole`), so nobody looks silent for it."""
-AFTER_FAILURE_S: Final = 60
-"""A key whose stage failed on a tick is asked again after this long."""
-LARGEST_LETTER: Final = 64 << 10
+from firstfault_server.detect.rules import GONE, HOLE_NS, Cell, StageRules
 
 _logger = logging.getLogger(__name__)
 
@@ -47,18 +40,6 @@ class Output(msgspec.Struct):
     dead_letters: list[model.DeadLetter] = []
 
 
-class _Cell:
-    """One key of one stage."""
-
-    __slots__ = ("armed", "state", "urgent_s", "waiting")
-
-    def __init__(self, state: Any) -> None:
-        self.state = state
-        self.waiting: list[tuple[int, model.AnyRecord]] = []
-        self.armed = FOREVER
-        self.urgent_s = 0
-
-
 class SnapshotUnreadable(Exception):
     """A stored state cannot be read by this version; going on without it could page twice or not at all."""
 
@@ -67,8 +48,8 @@ class KeyedStages:
     """All stages with all their keys."""
 
     def __init__(self, stages: Mapping[str, Stage[Any]]) -> None:
-        self._stages = dict(stages)
-        self._cells: dict[str, dict[str, _Cell]] = {name: {} for name in stages}
+        self._stages = {name: StageRules(stage, partial(self._bury, name)) for name, stage in stages.items()}
+        self._cells: dict[str, dict[str, Cell]] = {name: {} for name in stages}
         self._due: dict[str, list[tuple[int, str]]] = {name: [] for name in stages}
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Kept).decode
@@ -112,52 +93,24 @@ class KeyedStages:
             cell.armed = FOREVER
             self._ask(name, key, cell, second)
 
-    def _ask(self, name: str, key: str, cell: _Cell, second: int) -> None:
-        now_ns = second * SECOND_NS
-        ready = [record for received, record in cell.waiting if received < now_ns]
-        failed = False
-        if ready or self._deadline(name, key, cell) <= now_ns:
+    def _ask(self, name: str, key: str, cell: Cell, second: int) -> None:
+        made, due, ticked = self._stages[name].ask(key, cell, second)
+        if ticked:
             self.changed.add((name, key))
-            if ready:
-                cell.waiting = [pair for pair in cell.waiting if pair[0] >= now_ns]
-                self._batch(name, key, cell, ready, now_ns)
-            try:
-                made = self._stages[name].on_tick(cell.state, now_ns)
-            except Exception as error:
-                self._failed(name, key, [], error, now_ns)
-                failed = True
-            else:
-                self._route(name, made, now_ns)
-        if failed:
-            self._arm(name, key, cell, second + AFTER_FAILURE_S)
-        else:
-            self._arm_next(name, key, cell, second)
+        self._route(name, made, second * SECOND_NS)
+        self._arm_or_drop(name, key, cell, due)
 
-    def _arm_next(self, name: str, key: str, cell: _Cell, second: int) -> None:
-        """Arm for the state's deadline and the waiting records, or drop a state that may go."""
-        deadline = self._deadline(name, key, cell)
-        if cell.waiting:
-            self._arm(name, key, cell, max(second, min(received for received, _ in cell.waiting) // SECOND_NS) + 1)
-        elif deadline < 0:
+    def _arm_or_drop(self, name: str, key: str, cell: Cell, due: int) -> None:
+        if due == GONE:
             del self._cells[name][key]
             self.changed.add((name, key))
-            return
-        if 0 <= deadline < FOREVER:
-            self._arm(name, key, cell, max(second + 1, -(-deadline // SECOND_NS)))
+        elif due < FOREVER:
+            self._arm(name, key, cell, due)
 
-    def _arm(self, name: str, key: str, cell: _Cell, second: int) -> None:
+    def _arm(self, name: str, key: str, cell: Cell, second: int) -> None:
         if second < cell.armed:
             cell.armed = second
             heapq.heappush(self._due[name], (second, key))
-
-    def _deadline(self, name: str, key: str, cell: _Cell) -> int:
-        """The state's deadline; -1 when the state may go."""
-        try:
-            deadline = self._stages[name].deadline(cell.state)
-        except Exception as error:
-            self._failed(name, key, [], error, self.now_ns)
-            return self.now_ns + AFTER_FAILURE_S * SECOND_NS
-        return -1 if deadline is None else deadline
 
     def _pass_hole(self, now_ns: int) -> None:
         """The service was away: settle what had come before, tell the stages, then set every timer anew."""
@@ -165,65 +118,36 @@ class KeyedStages:
         self._tick_until(before_ns // SECOND_NS + 1)
         self.now_ns = now_ns
         _logger.warning("nothing was received for %.1f s; silence and hang deadlines move by as much", (now_ns - before_ns) / SECOND_NS)
-        for name, stage in self._stages.items():
-            on_hole = getattr(stage, "on_hole", None)
+        for name, rules in self._stages.items():
             self._due[name].clear()
             for key, cell in list(self._cells[name].items()):
-                if on_hole is not None:
-                    try:
-                        on_hole(cell.state, now_ns - before_ns, now_ns)
-                    except Exception as error:
-                        self._failed(name, key, [], error, now_ns)
+                if rules.pass_hole(key, cell, now_ns - before_ns, now_ns):
                     self.changed.add((name, key))
                 cell.armed = FOREVER
-                self._arm_next(name, key, cell, now_ns // SECOND_NS)
+                self._arm_or_drop(name, key, cell, rules.next_second(key, cell, now_ns // SECOND_NS))
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
     def give(self, name: str, record: model.AnyRecord, now_ns: int) -> None:
         """Hand a record to a stage: an eager one takes it at once, another when its key is drained."""
-        stage = self._stages[name]
-        try:
-            key = stage.key(record)
-            cell = self._cells[name].get(key)
-            if cell is None:
-                cell = self._cells[name][key] = _Cell(stage.new(key))
-            urgent = not stage.eager and stage.urgent(record)
-        except Exception as error:
-            self._failed(name, "", [record], error, now_ns)
+        rules = self._stages[name]
+        found = rules.place(record, now_ns)
+        if found is None:
             return
+        key, urgent = found
+        cell = self._cells[name].get(key)
+        if cell is None:
+            cell = self._cells[name][key] = rules.new(key)
         self.changed.add((name, key))
-        if stage.eager:
-            self._batch(name, key, cell, [record], now_ns)
-            deadline = self._deadline(name, key, cell)
-            # A state that could go at once stays for the rest of its second, like one that waits for its deadline.
-            if deadline < FOREVER:
-                self._arm(name, key, cell, max(now_ns // SECOND_NS + 1, -(-deadline // SECOND_NS)))
+        if rules.eager:
+            self._route(name, rules.batch(key, cell, [record], now_ns), now_ns)
+            self._arm(name, key, cell, rules.second_after(key, cell, now_ns))
             return
-        received = getattr(record, "received_ns", now_ns)
-        cell.waiting.append((received, record))
-        second = now_ns // SECOND_NS
-        if urgent and cell.urgent_s != second:
-            cell.urgent_s = second
-            ready = [waiting for at, waiting in cell.waiting if at <= now_ns]
-            cell.waiting = [pair for pair in cell.waiting if pair[0] > now_ns]
+        due = rules.wait(cell, record, now_ns)
+        if urgent and (made := rules.take_urgent(key, cell, now_ns)) is not None:
             self.urgent = True
-            self._batch(name, key, cell, ready, now_ns)
-        self._arm(name, key, cell, max(second, received // SECOND_NS) + 1)
-
-    def _batch(self, name: str, key: str, cell: _Cell, records: list[model.AnyRecord], now_ns: int) -> None:
-        stage = self._stages[name]
-        try:
-            made = stage.on_batch(cell.state, records, now_ns)
-        except Exception as error:
-            if len(records) == 1:
-                self._failed(name, key, records, error, now_ns)
-                return
-            # One of many is to blame; stages take a repeated record as one, so the others can be given again.
-            for record in records:
-                self._batch(name, key, cell, [record], now_ns)
-            return
-        self._route(name, made, now_ns)
+            self._route(name, made, now_ns)
+        self._arm(name, key, cell, due)
 
     def _route(self, origin: str, made: Iterable[model.AnyRecord], now_ns: int) -> None:
         for record in made:
@@ -252,14 +176,9 @@ class KeyedStages:
             case model.Finding():
                 out.findings.append(record)
 
-    def _failed(self, name: str, key: str, records: Sequence[model.AnyRecord], error: Exception, now_ns: int) -> None:
+    def _bury(self, name: str, letter: model.DeadLetter) -> None:
         self.failures[name] += 1
-        _logger.error("stage %s failed for %s: %s", name, key, error, exc_info=error)
-        data = self._encode(records)[:LARGEST_LETTER]
-        named = next((getattr(r, "tenant", "") or getattr(getattr(r, "identity", None), "tenant", "") for r in records), "")
-        self.output.dead_letters.append(
-            dead_letter(named, now_ns, f"stage {name} failed: {type(error).__name__}: {error}", "", data, name, key)
-        )
+        self.output.dead_letters.append(letter)
 
     # ---- snapshots -------------------------------------------------------------------------------------------------------
 
@@ -277,9 +196,9 @@ class KeyedStages:
                 taken[name, key] = None
                 continue
             try:
-                taken[name, key] = self._encode(Kept(self._stages[name].encode(cell.state), cell.waiting, cell.urgent_s))
+                taken[name, key] = self._encode(Kept(self._stages[name].stage.encode(cell.state), cell.waiting, cell.urgent_s))
             except Exception as error:
-                self._failed(name, key, [], error, self.now_ns)
+                self._stages[name].failed(key, [], error, self.now_ns)
         self.changed.clear()
         return taken
 
@@ -291,29 +210,14 @@ class KeyedStages:
                 continue
             try:
                 kept = self._decode(data)
-                cell = _Cell(self._stages[name].decode(kept.state))
+                cell = Cell(self._stages[name].stage.decode(kept.state))
             except (ValueError, TypeError) as error:
                 raise SnapshotUnreadable(f"the stored state of {name} {key!r} cannot be read by this version: {error}") from error
             cell.waiting, cell.urgent_s = kept.waiting, kept.urgent_s
             self._cells[name][key] = cell
-            self._arm_next(name, key, cell, now_ns // SECOND_NS)
+            self._arm_or_drop(name, key, cell, self._stages[name].next_second(key, cell, now_ns // SECOND_NS))
         self.changed.clear()
 
     def keys(self, name: str) -> int:
         """How many keys a stage has."""
         return len(self._cells[name])
-
-
-def tenant_of(record: Any) -> str:
-    """Tenant of any record that has one."""
-    return str(getattr(record, "tenant", "") or getattr(getattr(record, "identity", None), "tenant", ""))
-
-
-def dead_letter(tenant: str, received_ns: int, reason: str, signal: str, data: bytes, *place: str) -> model.DeadLetter:
-    """A dead letter whose id follows from its content and place, so that writing it twice is writing it once."""
-    digest = hashlib.sha256(data)
-    for part in (tenant, str(received_ns), reason, signal, *place):
-        digest.update(b"\0" + part.encode("utf-8", "replace"))
-    return model.DeadLetter(
-        id=digest.hexdigest()[:32], tenant=tenant, received_ns=received_ns, reason=reason[:500], signal=signal, data=data[:LARGEST_LETTER]
-    )
