@@ -21,7 +21,7 @@ class MeasuredAggregates(ports.AggregateStore, Protocol):
 
 
 class LateAggregates:
-    """Writes wait for the engine; reads are refused until it is there."""
+    """Reads and writes are refused until the engine is there; pruning, which is in no hurry, waits for its first start."""
 
     def __init__(self, opening: Callable[[], MeasuredAggregates], log: FilteringBoundLogger) -> None:
         self._opening = opening
@@ -57,8 +57,7 @@ class LateAggregates:
         return self._store
 
     def write_rollups(self, rollups: Sequence[model.Rollup]) -> None:
-        """Insert deltas; the same delta twice counts once. Waits for the engine's first start."""
-        self._settled.wait()
+        """Insert deltas; the same delta twice counts once. Raises StoreUnavailable until the engine is there: the writer asks again."""
         self._opened().write_rollups(rollups)
 
     def series(self, query: ports.SeriesQuery) -> dict[tuple[int | None, str], list[ports.SeriesPoint]]:

@@ -119,7 +119,7 @@ class RollupWriter:
             except StoreUnavailable as error:
                 self._retried()
                 if self.problem is None:
-                    _logger.error("numbers wait to be stored, detection goes on: %s", error)
+                    _logger.warning("numbers wait to be stored, detection goes on: %s", error)
                 self.problem = str(error)
                 if self._stopping.wait(retry_s):
                     return False
