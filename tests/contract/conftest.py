@@ -5,25 +5,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
 import pytest
 
 from firstfault_server.adapters import memory, sqlite
-from firstfault_server.adapters.elasticsearch import ElasticsearchContextStore
-from firstfault_server.adapters.memory.context import MemoryContextStore
-from firstfault_server.adapters.sqlite.events import SqliteContextStore
-from firstfault_server.ports import IncidentStore
-from tests.contract.indices import elasticsearch_context
+from firstfault_server.adapters.elasticsearch import ElasticsearchStores
+from tests.contract.indices import elasticsearch_stores
 from tests.contract.records import FixedClock
 
-Stores: TypeAlias = sqlite.SqliteStores | memory.MemoryStores
-
-
-class ContextStores(msgspec.Struct):
-    """A context store, and the incident store that tells it of runs."""
-
-    context: SqliteContextStore | MemoryContextStore | ElasticsearchContextStore
-    incidents: IncidentStore
+EmbeddedStores: TypeAlias = sqlite.SqliteStores | memory.MemoryStores
+Stores: TypeAlias = EmbeddedStores | ElasticsearchStores
+# Fetching and starting the server may be part of the first test.
+ELASTICSEARCH = pytest.param("elasticsearch", marks=[pytest.mark.integration, pytest.mark.timeout(900)])
 
 
 @pytest.fixture
@@ -33,22 +25,26 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture(params=["sqlite", "memory"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> Iterator[Stores]:
-    """Every store but the aggregates, one adapter after the other."""
-    opened: Stores = sqlite.open_stores(tmp_path / "firstfault.sqlite", clock) if request.param == "sqlite" else memory.open_stores(clock)
+def embedded_stores(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> Iterator[EmbeddedStores]:
+    """Every store of the embedded service but the aggregates, one adapter after the other."""
+    opened = embedded(request.param, tmp_path, clock)
     yield opened
     opened.close()
 
 
-@pytest.fixture(params=["sqlite", "memory", "elasticsearch"])
-def context_stores(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> Iterator[ContextStores]:
-    """Context stores, one adapter after the other."""
+@pytest.fixture(params=["sqlite", "memory", ELASTICSEARCH])
+def stores(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> Iterator[Stores]:
+    """Every store but the aggregates and the checkpoint, one adapter after the other."""
     with ExitStack() as closing:
-        opened: Stores = (
-            sqlite.open_stores(tmp_path / "firstfault.sqlite", clock) if request.param == "sqlite" else memory.open_stores(clock)
-        )
-        closing.callback(opened.close)
-        context: SqliteContextStore | MemoryContextStore | ElasticsearchContextStore = opened.context
+        opened: Stores
         if request.param == "elasticsearch":
-            context = closing.enter_context(elasticsearch_context(request.getfixturevalue("elasticsearch_address"), opened.incidents))
-        yield ContextStores(context=context, incidents=opened.incidents)
+            opened = closing.enter_context(elasticsearch_stores(request.getfixturevalue("elasticsearch_address"), clock))
+        else:
+            opened = embedded(request.param, tmp_path, clock)
+            closing.callback(opened.close)
+        yield opened
+
+
+def embedded(kind: str, folder: Path, clock: FixedClock) -> EmbeddedStores:
+    """New stores, without a server."""
+    return sqlite.open_stores(folder / "firstfault.sqlite", clock) if kind == "sqlite" else memory.open_stores(clock)

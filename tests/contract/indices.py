@@ -4,19 +4,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchContextStore, ensure_templates
-from firstfault_server.ports import IncidentStore
+from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores
+from firstfault_server.ports import Clock
 
 
 @contextmanager
-def elasticsearch_context(address: str, incidents: IncidentStore) -> Iterator[ElasticsearchContextStore]:
-    """A context store that has nothing yet, on which writes are visible at once."""
+def elasticsearch_stores(address: str, clock: Clock) -> Iterator[ElasticsearchStores]:
+    """Stores that have nothing yet, on which lists see writes at once."""
     # The templates are made once for each worker and stay.
     connection = Connection(url=address, prefix=f"test-{os.getpid()}")
     ensure_templates(connection, replicas=0)
-    store = ElasticsearchContextStore(connection, incidents, refresh=True)
-    yield store
-    store.close()
+    stores = open_stores(connection, clock, "one", refresh=True)
+    yield stores
+    stores.close()
     remove_indices(connection)
 
 

@@ -1,9 +1,17 @@
 """What every Checkpoint promises."""
 
+import pytest
+
 from firstfault_server.core.search import Text
 from firstfault_server.ports import Commit, ListQuery
-from tests.contract.conftest import Stores
+from tests.contract.conftest import EmbeddedStores as Stores
 from tests.contract.records import NOW_NS, incident, message, run
+
+
+@pytest.fixture
+def stores(embedded_stores: Stores) -> Stores:
+    """Under the name that tests of all stores use."""
+    return embedded_stores
 
 
 def test_nothing_committed_is_no_position(stores: Stores) -> None:

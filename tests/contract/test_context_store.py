@@ -6,18 +6,8 @@ from firstfault_server.core import model
 from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
 from firstfault_server.core.search_match import SearchError
 from firstfault_server.ports import ListQuery, NotFound
-from tests.contract.conftest import ContextStores as Stores
+from tests.contract.conftest import Stores
 from tests.contract.records import DAY_NS, NOW_NS, SECOND_NS, event, run
-
-# Fetching and starting the server may be part of the first test.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def stores(context_stores: Stores) -> Stores:
-    """Under the name that tests of all stores use."""
-    return context_stores
-
 
 OOM = model.ExceptionInfo(
     type="torch.OutOfMemoryError", message="CUDA out of memory. Tried to allocate 20.00 MiB", stacktrace='File "train.py", line 7'

@@ -1,7 +1,7 @@
 """What the contract suite does not see: templates, days, single documents that are refused, an outage."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from deploy.native.servers.process import free_ports
 from firstfault_server.adapters import memory
-from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchContextStore, ensure_templates
+from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores
+from firstfault_server.adapters.elasticsearch.events import ElasticsearchContextStore
+from firstfault_server.adapters.elasticsearch.templates import FAMILIES
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.search import Expression, Term
 from firstfault_server.ports import ListQuery, StoreUnavailable
 from tests.contract.indices import remove_indices
-from tests.contract.records import DAY_NS, NOW_NS, FixedClock, event
+from tests.contract.records import DAY_NS, NOW_NS, FixedClock, event, incident, message, run
 from tests.contract.test_search_agreement import events, expressions
 
 TODAY = "2026.09.21"
@@ -34,13 +36,17 @@ def connection(elasticsearch_address: str) -> Iterator[Connection]:
         client.indices.delete_index_template(name=f"{made.prefix}-*")
 
 
+def opened(connection: Connection, *, refresh: bool = False) -> ElasticsearchStores:
+    return open_stores(connection, FixedClock(), "one", refresh=refresh)
+
+
 @pytest.fixture
 def store(connection: Connection) -> Iterator[ElasticsearchContextStore]:
     """An empty store on prepared templates."""
     ensure_templates(connection, replicas=0)
-    opened = ElasticsearchContextStore(connection, memory.open_stores(FixedClock()).incidents, refresh=True)
-    yield opened
-    opened.close()
+    stores = opened(connection, refresh=True)
+    yield stores.context
+    stores.close()
 
 
 def everything(store: ElasticsearchContextStore) -> set[str]:
@@ -60,7 +66,7 @@ def search(connection: Connection, query: dict[str, Any]) -> set[str]:
 
 
 def test_templates_are_written_once_and_upgraded_but_never_taken_back(connection: Connection) -> None:
-    names = [f"{connection.prefix}-events", f"{connection.prefix}-deadletters"]
+    names = [f"{connection.prefix}-{family.name}" for family in FAMILIES]
     assert ensure_templates(connection) == names
     assert ensure_templates(connection) == []
     for version, written in ((0, names[:1]), (99, [])):
@@ -73,14 +79,14 @@ def test_templates_are_written_once_and_upgraded_but_never_taken_back(connection
 
 
 def test_without_templates_nothing_is_written(connection: Connection) -> None:
-    store = ElasticsearchContextStore(connection, memory.open_stores(FixedClock()).incidents)
+    stores = opened(connection)
     with pytest.raises(StoreUnavailable, match="firstfault migrate"):
-        store.write_events([event(1)])
+        stores.context.write_events([event(1)])
     assert indices(connection) == []
     ensure_templates(connection, replicas=0)
-    store.write_events([event(1)])
+    stores.context.write_events([event(1)])
     assert indices(connection) == [f"events-v1-{TODAY}"]
-    store.close()
+    stores.close()
 
 
 def test_what_was_received_on_one_day_lies_in_one_index_and_goes_with_it(connection: Connection, store: ElasticsearchContextStore) -> None:
@@ -101,14 +107,14 @@ def test_times_that_clients_make_up_do_not_make_indices(connection: Connection, 
 
 def test_an_event_that_comes_twice_before_it_is_visible_stays_as_it_is(connection: Connection) -> None:
     ensure_templates(connection, replicas=0)
-    store = ElasticsearchContextStore(connection, memory.open_stores(FixedClock()).incidents, refresh=False)
-    store.write_events([event(1, body="first")])
-    store.write_events([event(1, body="second"), event(2)])
+    stores = opened(connection)
+    stores.context.write_events([event(1, body="first")])
+    stores.context.write_events([event(1, body="second"), event(2)])
     with connection.client() as client:
         client.indices.refresh(index=f"{connection.prefix}-events")
         assert client.count(index=f"{connection.prefix}-events")["count"] == 2
-    assert store.event("acme", "e-0001").body == "first"
-    store.close()
+    assert stores.context.event("acme", "e-0001").body == "first"
+    stores.close()
 
 
 def test_an_event_that_the_index_refuses_becomes_a_dead_letter_and_costs_no_neighbour(
@@ -173,8 +179,25 @@ def test_it_finds_what_the_plain_store_finds(store: ElasticsearchContextStore, w
 
 def test_a_cluster_that_is_away_is_named() -> None:
     (port,) = free_ports(1)
-    store = ElasticsearchContextStore(Connection(url=f"http://127.0.0.1:{port}"), memory.open_stores(FixedClock()).incidents)
-    for action in (lambda: store.write_events([event(1)]), lambda: store.events(ListQuery(tenant="acme")), lambda: store.prune(NOW_NS)):
+    stores = opened(Connection(url=f"http://127.0.0.1:{port}"))
+    query = ListQuery(tenant="acme")
+    actions: list[Callable[[], object]] = [
+        lambda: stores.context.write_events([event(1)]),
+        lambda: stores.context.events(query),
+        lambda: stores.context.prune(NOW_NS),
+        lambda: stores.incidents.write_incidents([incident(1)]),
+        lambda: stores.incidents.write_runs([run(1)]),
+        lambda: stores.incidents.incidents(query, NOW_NS),
+        lambda: stores.triage.triage("acme", "i-0001"),
+        lambda: stores.triage.audit(query),
+        lambda: stores.triage.recall("acme", "key"),
+        lambda: stores.silences.ending_after("acme", NOW_NS),
+        lambda: stores.access.keys(),
+        lambda: stores.outbox.add([message(1)]),
+        lambda: stores.outbox.due(NOW_NS, 1),
+        lambda: stores.outbox.prune_deliveries(NOW_NS),
+    ]
+    for action in actions:
         with pytest.raises(StoreUnavailable, match=f"Elasticsearch at http://127.0.0.1:{port} cannot"):
             action()
-    store.close()
+    stores.close()

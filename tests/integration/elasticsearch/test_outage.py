@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.native.servers.elasticsearch import Elasticsearch
-from firstfault_server.adapters import memory
-from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchContextStore, ensure_templates
+from firstfault_server.adapters.elasticsearch import Connection, ensure_templates, open_stores
 from firstfault_server.ports import ListQuery, StoreUnavailable
 from tests.contract.records import FixedClock, event
 
@@ -27,7 +26,8 @@ def node(tmp_path: Path) -> Iterator[Elasticsearch]:
 def test_events_survive_a_killed_node_and_are_there_once(node: Elasticsearch) -> None:
     connection = Connection(url=node.address)
     ensure_templates(connection, replicas=0)
-    store = ElasticsearchContextStore(connection, memory.open_stores(FixedClock()).incidents)
+    stores = open_stores(connection, FixedClock(), "one")
+    store = stores.context
     stopping = threading.Event()
     written: list[int] = []
     outages: list[str] = []
@@ -69,4 +69,4 @@ def test_events_survive_a_killed_node_and_are_there_once(node: Elasticsearch) ->
     assert sorted(seen) == sorted(f"e-{number:04}" for number in written)
     assert outages
     assert all("Elasticsearch at" in reason for reason in outages)
-    store.close()
+    stores.close()

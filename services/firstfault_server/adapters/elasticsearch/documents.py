@@ -1,14 +1,16 @@
-"""Events and dead letters as documents, and back. The whole record lies in one field; beside it only what is searched."""
+"""Records as documents, and back. The whole record lies in one field; beside it only what is searched."""
 
 import base64
-import datetime
 import hashlib
 import zlib
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from firstfault_server.adapters.elasticsearch.query import long
+from firstfault_server.adapters.elasticsearch.periods import period_of
+from firstfault_server.adapters.elasticsearch.query import long, plain
+from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.documents import attributes_document, rfc3339
 from firstfault_server.core.search_match import words
@@ -16,15 +18,12 @@ from firstfault_server.core.unicode import escaped
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 LONGEST_KEY: Final = 500
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
-_LAST_DAY: Final = (datetime.datetime(9999, 12, 31) - _EPOCH).days
-DAY_NS: Final = 86_400 * model.SECOND_NS
 
 
 class Document(msgspec.Struct, kw_only=True):
     """What goes into an index."""
 
-    day: str
+    period: str
     id: str
     """Of the document: unique over all tenants."""
     source: bytes
@@ -40,62 +39,53 @@ def unpack(text: str, kind: type[RecordT]) -> RecordT:
     return msgspec.msgpack.decode(zlib.decompress(base64.b64decode(text)), type=kind)
 
 
-def document_id(tenant: str, record_id: str) -> str:
-    """The same for the same record, whoever writes it."""
-    return hashlib.sha256(msgspec.json.encode([tenant, record_id])).hexdigest()
+def storable(record: RecordT) -> tuple[RecordT, str]:
+    """The record and its text; what is not Unicode in it is escaped. Raises OverflowError for a number of more than 64 bits."""
+    try:
+        return record, pack(record)
+    except UnicodeEncodeError:
+        mended = escaped(record)
+        return mended, pack(mended)
 
 
-def day_of(received_ns: int) -> str:
-    """Day of an index, YYYY.MM.DD; times no calendar has go to the nearest day."""
-    days = min(max(received_ns // DAY_NS, 0), _LAST_DAY)
-    return (_EPOCH + datetime.timedelta(days=days)).strftime("%Y.%m.%d")
+def document_id(*names: str) -> str:
+    """The same for the same names, tenant first, whoever asks."""
+    return hashlib.sha256(msgspec.json.encode([plain(name) for name in names])).hexdigest()
 
 
-def start_of_day(day: str) -> int:
-    """First nanosecond of a day. Raises ValueError."""
-    return (datetime.datetime.strptime(day, "%Y.%m.%d") - _EPOCH).days * DAY_NS
+def searchable(document: search_fields.Document) -> dict[str, Any]:
+    """The values of a record that a search can ask for."""
+    return {
+        key: [long(value) if isinstance(value, int) else value for value in values] for key, values in document.values.items() if values
+    }
+
+
+def worded(texts: Iterable[str]) -> list[str]:
+    """Texts cut into words; a phrase lies within one of them."""
+    return [" ".join(words(text)) for text in texts]
 
 
 def event_document(event: model.Event) -> Document:
     """The document of an event; text that is not Unicode is escaped."""
-    try:
-        record = pack(event)
-    except UnicodeEncodeError:
-        event = escaped(event)
-        record = pack(event)
+    event, record = storable(event)
     tenant = event.identity.tenant
     seen = search_fields.event_document(event, event.attempt)
-    search = {key: [long(value) if isinstance(value, int) else value for value in values] for key, values in seen.values.items() if values}
-    body, exception = (" ".join(words(text)) for text in search_fields.event_texts(event))
+    body, exception = worded(search_fields.event_texts(event))
     source = _common(tenant, event.id, event.time_ns, event.received_ns, record) | {
         "time_ns": long(event.time_ns),
-        "search": search,
+        "search": searchable(seen),
         "words": {"body": body, "exception": exception},
         "attributes": _attributes(event),
     }
-    return Document(day=day_of(event.received_ns), id=document_id(tenant, event.id), source=msgspec.json.encode(source))
+    return Document(period=period_of(EVENTS.unit, event.received_ns), id=document_id(tenant, event.id), source=msgspec.json.encode(source))
 
 
 def dead_letter_document(letter: model.DeadLetter) -> Document:
     """The document of a dead letter."""
-    try:
-        record = pack(letter)
-    except UnicodeEncodeError:
-        letter = model.DeadLetter(
-            id=_plain(letter.id),
-            tenant=_plain(letter.tenant),
-            received_ns=letter.received_ns,
-            reason=_plain(letter.reason),
-            signal=_plain(letter.signal),
-            data=letter.data,
-        )
-        record = pack(letter)
+    letter, record = storable(letter)
     source = _common(letter.tenant, letter.id, letter.received_ns, letter.received_ns, record) | {"reason": letter.reason}
-    return Document(day=day_of(letter.received_ns), id=document_id(letter.tenant, letter.id), source=msgspec.json.encode(source))
-
-
-def _plain(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    period = period_of(DEAD_LETTERS.unit, letter.received_ns)
+    return Document(period=period, id=document_id(letter.tenant, letter.id), source=msgspec.json.encode(source))
 
 
 def _common(tenant: str, record_id: str, time_ns: int, received_ns: int, record: str) -> dict[str, Any]:

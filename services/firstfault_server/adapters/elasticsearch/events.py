@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from firstfault_server.adapters.elasticsearch.ageing import Ageing
-from firstfault_server.adapters.elasticsearch.bulk import Refused, create
-from firstfault_server.adapters.elasticsearch.connection import Connection
-from firstfault_server.adapters.elasticsearch.documents import Document, dead_letter_document, document_id, event_document, unpack
+from firstfault_server.adapters.elasticsearch.cluster import Cluster, Refresh, Refused
+from firstfault_server.adapters.elasticsearch.dead_letters import MOST_BYTES, DeadLetters
+from firstfault_server.adapters.elasticsearch.documents import Document, document_id, event_document, unpack
+from firstfault_server.adapters.elasticsearch.paging import newest_first, page
 from firstfault_server.adapters.elasticsearch.query import Query, compile_query, in_attempts
-from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS, Family, is_prepared
+from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS
 from firstfault_server.core import fingerprints, model, search_fields
 from firstfault_server.core.keyset import start_key
 from firstfault_server.core.search import Term
@@ -18,7 +19,6 @@ from firstfault_server.core.search_match import bounds
 from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page, StoreUnavailable
 
 TEXTS: Final = ("words.body", "words.exception")
-NEWEST_FIRST: Final = [{"time_ns": "desc"}, {"id": "desc"}]
 BUCKETS: Final = 1000
 RUNS: Final = 200
 
@@ -26,13 +26,12 @@ RUNS: Final = 200
 class ElasticsearchContextStore:
     """Events in an index for each day of receipt, searched newest first."""
 
-    def __init__(self, connection: Connection, incidents: IncidentStore, *, refresh: bool = False) -> None:
+    def __init__(self, cluster: Cluster, incidents: IncidentStore, *, refresh: Refresh = False) -> None:
         """`incidents` knows the runs, which say what attempt an event belongs to. `refresh` makes writes visible at once, at a cost;
         else within a second."""
-        self._connection, self._incidents, self._refresh = connection, incidents, refresh
-        self._client = connection.client()
-        self._ageing = Ageing(self._client, connection)
-        self._prepared = False
+        self._cluster, self._incidents, self._refresh = cluster, incidents, refresh
+        self._ageing = Ageing(cluster)
+        self._dead_letters = DeadLetters(cluster, refresh=refresh)
 
     # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -45,49 +44,31 @@ class ElasticsearchContextStore:
         # `create` tells only within one day; an event that was sent again on another day is found here.
         for known in self._known(list(fresh)):
             del fresh[known]
-        refused = self._create(EVENTS, [document for document, _ in fresh.values()])
-        self.write_dead_letters([_dead_letter(each, fresh[each.document.id][1]) for each in refused])
+        refused = self._cluster.create(EVENTS, [document for document, _ in fresh.values()], refresh=self._refresh)
+        self._dead_letters.write([_dead_letter(each, fresh[each.document.id][1]) for each in refused])
 
     def write_dead_letters(self, letters: Sequence[model.DeadLetter]) -> None:
         """Keep what could not be used."""
-        refused = self._create(DEAD_LETTERS, [dead_letter_document(letter) for letter in letters])
-        if refused:
-            raise StoreUnavailable(f"Elasticsearch at {self._connection.place} refuses dead letters: {refused[0].reason}")
-
-    def _create(self, family: Family, documents: Sequence[Document]) -> list[Refused]:
-        if not documents:
-            return []
-        if not self._prepared:
-            with self._connection.asking("tell its index templates"):
-                self._prepared = is_prepared(self._client, self._connection.prefix)
-            if not self._prepared:
-                raise StoreUnavailable(f"Elasticsearch at {self._connection.place} lacks our index templates; run `firstfault migrate`")
-        return create(self._client, self._connection, family, documents, refresh=self._refresh)
+        self._dead_letters.write(letters)
 
     def _known(self, ids: Sequence[str]) -> Iterator[str]:
         for start in range(0, len(ids), BUCKETS):
             asked = ids[start : start + BUCKETS]
-            yield from (hit["_id"] for hit in self._search(EVENTS, query={"ids": {"values": asked}}, size=len(asked), source=False))
+            yield from (hit["_id"] for hit in self._cluster.search(EVENTS, query={"ids": {"values": asked}}, size=len(asked), source=False))
 
     # ---- reading ---------------------------------------------------------------------------------------------------------
 
     def event(self, tenant: str, event_id: str) -> model.Event:
         """Raises NotFound."""
-        hits = self._search(EVENTS, query={"ids": {"values": [document_id(tenant, event_id)]}}, size=1, source_includes=["record"])
+        hits = self._cluster.search(EVENTS, query={"ids": {"values": [document_id(tenant, event_id)]}}, size=1, source_includes=["record"])
         if not hits:
             raise NotFound(f"no event {event_id!r}")
         return self._with_attempts([_event(hits[0])])[0]
 
     def events(self, query: ListQuery) -> Page[model.Event]:
         """Search keys: see `core.search_fields.EVENT`; free text over body and exception. Raises SearchError."""
-        after = start_key(query.after)
-        asked: dict[str, Any] = {"query": self._query(query), "size": query.limit + 1, "sort": NEWEST_FIRST, "source_includes": ["record"]}
-        if after is not None:
-            asked["search_after"] = list(after)
-        hits = self._search(EVENTS, **asked)
-        kept = hits[: query.limit]
-        following = list(kept[-1]["sort"]) if len(hits) > query.limit and kept else None
-        return Page(items=self._with_attempts([_event(hit) for hit in kept]), next_key=following)
+        hits, following = page(self._cluster, [EVENTS], query, self._query(query))
+        return Page(items=self._with_attempts([_event(hit) for hit in hits]), next_key=following)
 
     def fingerprints(self, query: ListQuery) -> Page[dict[str, Any]]:
         """Per fingerprint, latest first: fingerprint, symptom, type, message, count, first_seen_ns, last_seen_ns, runs, nodes."""
@@ -105,9 +86,7 @@ class ElasticsearchContextStore:
 
     def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
         """Kept dead letters, newest first."""
-        newest_first = [{"received_ns": "desc"}, {"id": "desc"}]
-        hits = self._search(DEAD_LETTERS, query={"term": {"tenant": tenant}}, size=limit, sort=newest_first, source_includes=["record"])
-        return [unpack(hit["_source"]["record"], model.DeadLetter) for hit in hits]
+        return self._dead_letters.newest(tenant, limit)
 
     def prune(self, before_ns: int) -> int:
         """Drop what was received earlier; returns how many events went."""
@@ -117,25 +96,6 @@ class ElasticsearchContextStore:
     def extents(self) -> list[tuple[int, int]]:
         """(end, bytes) of each day's index, oldest first: what `prune` to that time would free."""
         return self._ageing.extents(EVENTS)
-
-    def close(self) -> None:
-        """Release the client."""
-        self._client.close()
-
-    def _search(self, family: Family, **asked: Any) -> list[dict[str, Any]]:
-        alias = family.alias(self._connection.prefix)
-        with self._connection.asking(f"search {family.name}"):
-            # Before the first record there is no index, and that is no error.
-            answer = self._client.search(index=alias, ignore_unavailable=True, track_total_hits=False, **asked)
-        self._check_whole(answer)
-        hits: list[dict[str, Any]] = answer["hits"]["hits"]
-        return hits
-
-    def _check_whole(self, answer: Any) -> None:
-        """An answer without some of the days would be a silent gap."""
-        failed = answer["_shards"]["failed"]
-        if failed or answer["timed_out"]:
-            raise StoreUnavailable(f"Elasticsearch at {self._connection.place} answered in part only: {failed} shards failed")
 
     def _query(self, query: ListQuery) -> Query:
         def attempt(term: Term) -> Query | None:
@@ -184,15 +144,7 @@ class ElasticsearchContextStore:
         after: dict[str, Any] = {}
         while True:
             composite = {"size": BUCKETS, "sources": sources} | ({"after": after} if after else {})
-            with self._connection.asking("count fingerprints"):
-                answer = self._client.search(
-                    index=EVENTS.alias(self._connection.prefix),
-                    ignore_unavailable=True,
-                    size=0,
-                    query=chosen,
-                    aggs={"each": {"composite": composite, "aggs": ends}},
-                )
-            self._check_whole(answer)
+            answer = self._cluster.ask(EVENTS, size=0, query=chosen, aggs={"each": {"composite": composite, "aggs": ends}})
             found = answer.get("aggregations", {}).get("each", {})
             for bucket in found.get("buckets", []):
                 first, last = (bucket[name]["hits"]["hits"][0]["sort"][0] for name in ("first", "last"))
@@ -207,18 +159,10 @@ class ElasticsearchContextStore:
             return
         searches: list[dict[str, Any]] = []
         for name in names:
-            asked = {"query": {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}, "sort": NEWEST_FIRST}
+            asked = {"query": {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}, "sort": newest_first()}
             searches += [{}, asked | {"size": 1, "_source": ["record"]}]
             searches += [{}, asked | {"size": fingerprints.LATEST, "_source": False, "docvalue_fields": ["search.run", "search.node"]}]
-        with self._connection.asking("describe fingerprints"):
-            alias = EVENTS.alias(self._connection.prefix)
-            answers = self._client.msearch(index=alias, ignore_unavailable=True, searches=searches)["responses"]
-        for answer in answers:
-            if "error" in answer:
-                raise StoreUnavailable(
-                    f"Elasticsearch at {self._connection.place} cannot describe fingerprints: {answer['error'].get('reason')}"
-                )
-            self._check_whole(answer)
+        answers = self._cluster.ask_all(EVENTS, searches)
         for newest, latest in zip(answers[::2], answers[1::2], strict=True):
             if not newest["hits"]["hits"]:
                 raise StoreUnavailable("events were dropped while they were counted; ask again")
@@ -241,5 +185,5 @@ def _dead_letter(refused: Refused, event: model.Event) -> model.DeadLetter:
         received_ns=event.received_ns,
         reason=f"the event {event.id} cannot be stored: {refused.reason}",
         signal="logs",
-        data=refused.document.source[: 64 << 10],
+        data=refused.document.source[:MOST_BYTES],
     )

@@ -20,17 +20,30 @@ def long(number: int) -> int:
     return min(max(number, LOWEST), HIGHEST)
 
 
-def compile_query(query: ListQuery, fields: Fields, texts: Sequence[str], special: Callable[[Term], Query | None]) -> Query:
+def plain(text: str) -> str:
+    """Text as it is stored: what is not Unicode (lone surrogates) is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def plain_field(term: Term) -> Query | None:
+    """For kinds of things of which every key is a field."""
+    return None
+
+
+def compile_query(
+    query: ListQuery, fields: Fields, texts: Sequence[str] = (), special: Callable[[Term], Query | None] = plain_field, within: str = ""
+) -> Query:
     """The query of a list request, tenant and period included. Raises SearchError.
 
-    `texts` are the fields with words. `special` answers terms that are no plain field, and None for all others.
+    `texts` are the fields with words. `special` answers terms that are no plain field, and None for all others. `within` starts the
+    names of the fields when the thing is part of a document.
     """
     check(query.where, fields)
-    compiler = _Compiler(fields, texts, special)
-    filters: list[Query] = [{"term": {"tenant": query.tenant}}, compiler.compile(query.where)]
+    compiler = _Compiler(fields, texts, special, within)
+    filters: list[Query] = [{"term": {f"{within}tenant": plain(query.tenant)}}, compiler.compile(query.where)]
     period = between(query.since_ns, query.until_ns)
     if period:
-        filters.append({"range": {"time_ns": period}})
+        filters.append({"range": {f"{within}time_ns": period}})
     return {"bool": {"filter": filters}}
 
 
@@ -41,8 +54,8 @@ def between(since_ns: int | None, until_ns: int | None) -> dict[str, int]:
 
 
 class _Compiler:
-    def __init__(self, fields: Fields, texts: Sequence[str], special: Callable[[Term], Query | None]) -> None:
-        self._fields, self._texts, self._special = fields, texts, special
+    def __init__(self, fields: Fields, texts: Sequence[str], special: Callable[[Term], Query | None], within: str) -> None:
+        self._fields, self._texts, self._special, self._within = fields, texts, special, within
 
     def compile(self, expression: Expression) -> Query:
         if isinstance(expression, And):
@@ -64,8 +77,8 @@ class _Compiler:
     def _term(self, term: Term) -> Query:
         field = self._fields[term.key]
         if field.type == "number":
-            return number_range(f"search.{term.key}", *bounds(term, field))
-        return {"term": {f"search.{term.key}": {"value": term.value}}}
+            return number_range(f"{self._within}search.{term.key}", *bounds(term, field))
+        return {"term": {f"{self._within}search.{term.key}": {"value": plain(term.value)}}}
 
 
 def number_range(field: str, low: int | None, high: int | None) -> Query:

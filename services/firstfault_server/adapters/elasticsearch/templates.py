@@ -1,16 +1,17 @@
 """Index templates: what the indices of a family look like, and making a cluster have them.
 
-An index holds what was received on one day, so that old data goes by dropping whole indices, without lifecycle management. Readers
-use the alias of the family, which spans its days and versions.
+What ages lies in an index for each period of receipt, so that old data goes by dropping whole indices, without lifecycle management.
+What changes lies in one index, in which each thing has one document. Readers use the alias of the family, which spans its indices.
 """
 
 from typing import Any, Final
 
 import msgspec
-from elasticsearch import NotFoundError
+from elasticsearch import Elasticsearch, NotFoundError
 
 from firstfault_server.adapters.elasticsearch.connection import Connection
-from firstfault_server.core.search_fields import EVENT, Fields
+from firstfault_server.adapters.elasticsearch.periods import Unit
+from firstfault_server.core.search_fields import AUDIT, DELIVERY, EVENT, INCIDENT, RUN, SILENCE, Fields
 
 VERSION: Final = 1
 """Of the templates; a newer service upgrades them, an older one leaves a newer version alone."""
@@ -24,14 +25,18 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     properties: Mapping
+    unit: Unit = "ever"
+    large: bool = False
+    """May have several shards; the others always have one, which refreshes writes in the order in which they were made."""
 
     def alias(self, prefix: str) -> str:
         """What readers ask."""
         return f"{prefix}-{self.name}"
 
-    def index(self, prefix: str, day: str) -> str:
-        """Index of a day, YYYY.MM.DD."""
-        return f"{prefix}-{self.name}-v{VERSION}-{day}"
+    def index(self, prefix: str, period: str = "") -> str:
+        """Index of a period (`periods.period_of`), or the only one."""
+        name = f"{prefix}-{self.name}-v{VERSION}"
+        return name if self.unit == "ever" else f"{name}-{period}"
 
 
 def search_properties(fields: Fields) -> Mapping:
@@ -42,28 +47,75 @@ def search_properties(fields: Fields) -> Mapping:
 
 KEY: Final[Mapping] = {"type": "keyword"}
 NUMBER: Final[Mapping] = {"type": "long"}
+FLAG: Final[Mapping] = {"type": "boolean"}
 WORDS: Final[Mapping] = {"type": "text", "analyzer": "whitespace", "norms": False}
 """Text that was cut into words already (`core.search_match.words`), so that every store finds the same."""
 RECORD: Final[Mapping] = {"type": "binary"}
-COMMON: Final[Mapping] = {
-    "@timestamp": {"type": "date"},
-    "tenant": KEY,
-    "id": KEY,
-    "received_ns": NUMBER,
-    "record": RECORD,
-}
+TIME: Final[Mapping] = {"type": "date"}
+COMMON: Final[Mapping] = {"tenant": KEY, "id": KEY, "record": RECORD}
+AGEING: Final[Mapping] = COMMON | {"@timestamp": TIME, "received_ns": NUMBER}
+LISTED: Final[Mapping] = {"time_ns": NUMBER}
+"""Of what is listed newest first."""
+ENTRY: Final[Mapping] = {"entry": {"properties": COMMON | LISTED | {"search": search_properties(AUDIT)}}}
+"""The audit entry of the latest change, which the changed document carries (`audit.py`)."""
+
 EVENTS: Final = Family(
     name="events",
-    properties=COMMON
+    unit="day",
+    large=True,
+    properties=AGEING
+    | LISTED
     | {
-        "time_ns": NUMBER,
         "search": search_properties(EVENT),
         "words": {"properties": {"body": WORDS, "exception": WORDS}},
         "attributes": {"type": "flattened", "ignore_above": LONGEST_VALUE},
     },
 )
-DEAD_LETTERS: Final = Family(name="deadletters", properties=COMMON | {"reason": {"type": "text", "index": False}})
-FAMILIES: Final = (EVENTS, DEAD_LETTERS)
+DEAD_LETTERS: Final = Family(name="deadletters", unit="day", properties=AGEING | {"reason": {"type": "text", "index": False}})
+INCIDENTS: Final = Family(
+    name="incidents",
+    properties=COMMON
+    | LISTED
+    | {
+        "@timestamp": TIME,
+        "run": KEY,
+        "resolved_ns": NUMBER,
+        "marks": {"properties": {"version": NUMBER, "muted_until_ns": NUMBER}},
+        "search": search_properties(INCIDENT),
+        "words": WORDS,
+    },
+)
+REVISIONS: Final = Family(name="revisions", properties={"incident": KEY, "revision": NUMBER, "record": RECORD})
+RUNS: Final = Family(name="runs", properties=COMMON | LISTED | {"@timestamp": TIME, "search": search_properties(RUN), "words": WORDS})
+TRIAGE: Final = Family(name="triage", properties=COMMON | ENTRY | {"version": NUMBER, "unseen": FLAG})
+SILENCES: Final = Family(
+    name="silences",
+    properties=COMMON | LISTED | ENTRY | {"version": NUMBER, "starts_ns": NUMBER, "ends_ns": NUMBER, "search": search_properties(SILENCE)},
+)
+AUDIT_ENTRIES: Final = Family(name="audit", unit="month", properties={"@timestamp": TIME, "received_ns": NUMBER} | ENTRY)
+ANSWERS: Final = Family(name="answers", unit="day", properties={"received_ns": NUMBER})
+KEYS: Final = Family(name="keys", properties=COMMON | LISTED | ENTRY | {"secret_hash": KEY})
+DESTINATIONS: Final = Family(name="destinations", properties=COMMON | LISTED | ENTRY | {"removed": FLAG})
+MESSAGES: Final = Family(
+    name="messages",
+    properties=COMMON
+    | {
+        "incident": KEY,
+        "queue": KEY,
+        "destination": KEY,
+        "number": NUMBER,
+        "state": KEY,
+        "next_try_ns": NUMBER,
+        "created_ns": NUMBER,
+        "owner": KEY,
+        "claimed_until_ns": NUMBER,
+    },
+)
+DELIVERIES: Final = Family(name="deliveries", unit="month", properties=AGEING | LISTED | {"search": search_properties(DELIVERY)})
+FAMILIES: Final = (
+    *(EVENTS, DEAD_LETTERS, INCIDENTS, REVISIONS, RUNS, TRIAGE, SILENCES),
+    *(AUDIT_ENTRIES, ANSWERS, KEYS, DESTINATIONS, MESSAGES, DELIVERIES),
+)
 
 
 def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict[str, Any]:
@@ -75,7 +127,7 @@ def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict
         "template": {
             "aliases": {family.alias(prefix): {}},
             "settings": {
-                "number_of_shards": shards,
+                "number_of_shards": shards if family.large else 1,
                 "number_of_replicas": replicas,
                 "refresh_interval": "1s",
                 # What was acknowledged is on disk.
@@ -87,26 +139,34 @@ def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict
 
 
 def ensure_templates(connection: Connection, *, shards: int = 1, replicas: int = 1) -> list[str]:
-    """Write templates that are missing or older; the names of those, [] when all was well. Raises StoreUnavailable."""
+    """Write templates that are missing or older, and give the indices there are the fields they lack.
+
+    The names of those templates, [] when all was well. Raises StoreUnavailable.
+    """
     written = []
     with connection.client() as client, connection.asking("prepare the index templates"):
+        versions = _versions(client, connection.prefix)
         for family in FAMILIES:
             name = family.alias(connection.prefix)
-            if _version(client, name) < VERSION:
+            if versions.get(name, 0) < VERSION:
                 client.indices.put_index_template(name=name, **template(family, connection.prefix, shards=shards, replicas=replicas))
+                pattern = family.index(connection.prefix, "*")
+                if client.indices.exists(index=pattern, allow_no_indices=False):
+                    client.indices.put_mapping(index=pattern, properties=family.properties)
                 written.append(name)
     return written
 
 
-def _version(client: Any, name: str) -> int:
-    """0 when there is none."""
+def _versions(client: Elasticsearch, prefix: str) -> dict[str, int]:
+    """Versions of the templates that are there, by name."""
     try:
-        found = client.indices.get_index_template(name=name)
+        found = client.indices.get_index_template(name=f"{prefix}-*")["index_templates"]
     except NotFoundError:
-        return 0
-    return int(found["index_templates"][0]["index_template"].get("version", 0))
+        return {}
+    return {each["name"]: int(each["index_template"].get("version", 0)) for each in found}
 
 
-def is_prepared(client: Any, prefix: str) -> bool:
+def is_prepared(client: Elasticsearch, prefix: str) -> bool:
     """Whether indices that are made now would look as they should."""
-    return all(_version(client, family.alias(prefix)) >= VERSION for family in FAMILIES)
+    versions = _versions(client, prefix)
+    return all(versions.get(family.alias(prefix), 0) >= VERSION for family in FAMILIES)
