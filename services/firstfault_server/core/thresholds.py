@@ -83,6 +83,9 @@ class Thresholds(msgspec.Struct, kw_only=True, frozen=True):
     """Values a process may have waiting for a missing batch."""
     foreign_points: Count = 4096
     """Timestamps remembered per process of a sender without batch numbers."""
+    series_per_process: Count = 2_000
+    """Series (name and attributes) stored of one process in one run; points of further ones are dropped. The metrics of the conventions
+    always count for detection and are always stored."""
     faults_per_process: Count = 16
     texts_per_attempt: Count = 16
     """Exceptions kept with their whole stack, the earliest first."""

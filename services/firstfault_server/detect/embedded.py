@@ -298,6 +298,7 @@ class EmbeddedHost:
         metrics.commit_seconds.observe(self._last_cost)
         metrics.reached.set(self._stages.now_ns / SECOND_NS)
         metrics.dead_letters.inc(len(out.dead_letters))
+        metrics.lost(out.dropped)
         for kind, count in (
             ("rollup", len(out.rollups)),
             ("event", len(out.events)),

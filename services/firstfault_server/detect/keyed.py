@@ -38,6 +38,7 @@ class Output(msgspec.Struct):
     runs: dict[tuple[str, str], model.RunStatus] = {}
     """Newest status of each run by (tenant, run)."""
     dead_letters: list[model.DeadLetter] = []
+    dropped: list[model.Dropped] = []
 
 
 class SnapshotUnreadable(Exception):
@@ -173,6 +174,8 @@ class KeyedStages:
                     out.runs[record.tenant, record.run] = record
             case model.DeadLetter():
                 out.dead_letters.append(record)
+            case model.Dropped():
+                out.dropped.append(record)
             case model.Finding():
                 out.findings.append(record)
 

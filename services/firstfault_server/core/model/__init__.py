@@ -26,9 +26,9 @@ from firstfault_server.core.model.incident import (
     Triage,
 )
 from firstfault_server.core.model.inputs import Batch, Identity, LogRecord, Series
-from firstfault_server.core.model.outputs import DeadLetter, RankStatus, Rollup, RunStatus
+from firstfault_server.core.model.outputs import DeadLetter, Dropped, RankStatus, Rollup, RunStatus
 
-AnyRecord: TypeAlias = Batch | Summary | Presence | Event | Finding | NodeFault | Rollup | DeadLetter | RunStatus | Incident
+AnyRecord: TypeAlias = Batch | Summary | Presence | Event | Finding | NodeFault | Rollup | DeadLetter | Dropped | RunStatus | Incident
 
 __all__ = [
     "SECOND_NS",
@@ -38,6 +38,7 @@ __all__ = [
     "Batch",
     "Cause",
     "DeadLetter",
+    "Dropped",
     "Event",
     "Evidence",
     "ExceptionInfo",

@@ -37,6 +37,18 @@ class Rollup(Record, tag="rollup", kw_only=True):
     step_max: int | None = None
 
 
+class Dropped(Record, tag="dropped", kw_only=True):
+    """Points of one batch that are not stored, for the host to count."""
+
+    tenant: str
+    run: str
+    process: str
+    reason: str
+    points: int
+    first: bool = False
+    """Whether it is the first time with this process."""
+
+
 class DeadLetter(Record, tag="dead_letter", kw_only=True):
     """Bytes that could not be used, with the reason, so that nothing vanishes unexplained."""
 

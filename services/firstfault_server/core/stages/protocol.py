@@ -72,5 +72,7 @@ def destinations(record: model.AnyRecord, origin: str) -> tuple[str, ...]:
             return ("#runs",)
         case model.DeadLetter():
             return ("#dead_letters",)
+        case model.Dropped():
+            return ("#dropped",)
         case model.Batch():
             return ("worker",)

@@ -8,6 +8,7 @@ from firstfault_server.core import model
 from firstfault_server.core.detect import detectors
 from firstfault_server.core.detect.protocol import Detector, Points, Signal
 from firstfault_server.core.model import SECOND_NS
+from firstfault_server.core.stages import breadth
 from firstfault_server.core.stages.codec import StateCodec
 from firstfault_server.core.stages.columns import Spans
 from firstfault_server.core.stages.ids import digest
@@ -99,7 +100,7 @@ class Worker:
         for one in series:
             if one.times_ns:
                 newest = max(newest, spans.of(one.times_ns)[1])
-        out += rollups(batch, series, WINDOW_NS, spans)
+        out += rollups(batch, self._stored(state, batch, series, out), WINDOW_NS, spans)
         self._numbers(state, batch, series, spans)
         events: list[model.AnyRecord] = []
         for place, record in enumerate(batch.logs):
@@ -116,6 +117,18 @@ class Worker:
             out.append(self._summary(state, batch.identity))
             self._presence(state, batch, out)
         out += events
+
+    def _stored(self, state: WorkerState, batch: model.Batch, series: list[model.Series], out: list[model.AnyRecord]) -> list[model.Series]:
+        kept, points = breadth.stored(state.series, series, self._limits.series_per_process)
+        if points:
+            who = batch.identity
+            out.append(
+                model.Dropped(
+                    tenant=who.tenant, run=who.run, process=who.process, reason=breadth.REASON, points=points, first=not state.overfull
+                )
+            )
+            state.overfull = True
+        return kept
 
     def _time(self, time_ns: int, batch: model.Batch) -> int:
         """Sender's time, replaced by receive time when it cannot be true."""

@@ -33,6 +33,10 @@ class WorkerState(msgspec.Struct, omit_defaults=True):
     foreign: dict[str, list[int]] = {}
     """Series -> timestamps of its points within the lateness bound, for senders without batch numbers."""
     foreign_logs: dict[str, int] = {}
+    series: set[int] = set()
+    """Series that are stored and no metric of the conventions (`breadth`)."""
+    overfull: bool = False
+    """Whether points of further series were dropped."""
     detectors: dict[str, DetectorState] = {}
     pause: PauseSketch = msgspec.field(default_factory=PauseSketch)
     phases: Phases = msgspec.field(default_factory=Phases)
