@@ -128,6 +128,9 @@ class AlertMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.messages = Counter("firstfault_alert_messages_total", "Messages put into the outbox.", ["kind"], registry=registry)
+        self.conflicts = Counter(
+            "firstfault_alert_conflicts_total", "Messages planned again because somebody else took their number.", registry=registry
+        )
         self.tries = Counter(
             "firstfault_alert_tries_total", "Tries to deliver a message by result: delivered, retry, failed.", ["result"], registry=registry
         )

@@ -82,8 +82,11 @@ def next_message(
         **incident_document(incident, triage, base_url, silences),
     }
     body, shown = message_body(document)
-    if kind == "corrected" and essence(shown) == essence(msgspec.json.decode(earlier[-1].body)):
-        return None
+    if kind == "corrected":
+        before, now = essence(msgspec.json.decode(earlier[-1].body)), essence(shown)
+        # What was told already may be newer than what is looked at; only people's marks are news then.
+        if now == before or (is_outdated(incident, earlier) and now.resolved == before.resolved):
+            return None
     return ports.Message(
         id=f"{incident.id}.{number}.{destination.id}",
         tenant=incident.tenant,
@@ -96,6 +99,11 @@ def next_message(
         created_ns=now_ns,
         next_try_ns=now_ns,
     )
+
+
+def is_outdated(incident: model.Incident, told: Sequence[ports.Message]) -> bool:
+    """Whether a later revision than this one was told already: records come again after a crash, and stores may lag behind."""
+    return any(message.revision > incident.revision for message in told)
 
 
 def _kind(

@@ -2,17 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
-from firstfault_server.alerter.messages import next_message
+from firstfault_server.alerter.messages import is_outdated, next_message
 from firstfault_server.core import model
 from firstfault_server.core.query import QueryError, parse
 from firstfault_server.core.search import Expression, Term
 from firstfault_server.core.silencing import Rule, rules_of, silencing
 from firstfault_server.telemetry import AlertMetrics
+
+TRIES: Final = 5
+"""How often a message is planned again because somebody else took its number."""
 
 
 class _Receivers(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +28,7 @@ class _Receivers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planner:
-    """Reads stores, decides by the pure `next_message`, writes nothing: the host commits messages with their incidents."""
+    """Reads stores and decides by the pure `next_message`. `plan` writes nothing: its host commits messages with their incidents."""
 
     def __init__(
         self,
@@ -55,12 +60,42 @@ class Planner:
                 receivers[tenant] = self._receivers(tenant)
             if receivers[tenant].destinations:
                 triage = self._triage.triage(tenant, incident.id)
-                planned += self._owed(incident, triage, receivers[tenant], planned)
+                planned += self._owed(incident, triage, receivers[tenant], planned, again=True)
         return planned
 
-    def marked(self, incident: model.Incident, triage: model.Triage) -> list[ports.Message]:
-        """Messages owed after a person changed an incident's marks."""
-        return self._owed(incident, triage, self._receivers(incident.tenant), [])
+    def queue(self, incidents: Sequence[model.Incident]) -> bool:
+        """Put messages owed for these revisions into the outbox; whether there were any. Revisions that come again change nothing.
+
+        Raises StoreUnavailable; then all of them are to be given again.
+        """
+        revisions: dict[tuple[str, str], list[model.Incident]] = {}
+        for incident in incidents:
+            revisions.setdefault((incident.tenant, incident.id), []).append(incident)
+        # Every incident is tried, whether or not one before it owed something.
+        return any([self._queued(partial(self.plan, own)) for own in revisions.values()])
+
+    def queue_marked(self, incident: model.Incident, triage: model.Triage) -> bool:
+        """Put messages owed after a person changed an incident's marks into the outbox; whether there were any."""
+        marks = [triage]
+
+        def plan() -> list[ports.Message]:
+            now = marks.pop() if marks else self._triage.triage(incident.tenant, incident.id)
+            return self._owed(incident, now, self._receivers(incident.tenant), [])
+
+        return self._queued(plan)
+
+    def _queued(self, plan: Callable[[], list[ports.Message]]) -> bool:
+        """Two who plan at the same time give the same number to different messages; one of them is stored, and the other plans again."""
+        for _ in range(TRIES):
+            owed = plan()
+            if not owed:
+                return False
+            self._outbox.add(owed)
+            stored = {message.id: message.body for message in self._outbox.messages(owed[0].tenant, owed[0].incident)}
+            if all(stored.get(message.id, message.body) == message.body for message in owed):
+                return True
+            self._metrics.conflicts.inc()
+        raise ports.StoreUnavailable(f"messages about incident {owed[0].incident} are planned by too many at once")
 
     def _receivers(self, tenant: str) -> _Receivers:
         destinations = self._access.destinations(tenant)
@@ -77,13 +112,18 @@ class Planner:
         triage: model.Triage,
         receivers: _Receivers,
         planned: Sequence[ports.Message],
+        *,
+        again: bool = False,
     ) -> list[ports.Message]:
+        """`again`: the revision may have been planned for before, as records of topics are read again after a crash."""
         told = self._outbox.messages(incident.tenant, incident.id)
         told += [message for message in planned if message.incident == incident.id and message.tenant == incident.tenant]
         now_ns = self._clock.now_ns()
         silences = silencing(receivers.rules, incident, triage, now_ns)
         owed: list[ports.Message] = []
         for destination in receivers.destinations:
+            if again and is_outdated(incident, [message for message in told if message.destination == destination.id]):
+                continue
             where = self._where(destination)
             message = next_message(incident, triage, destination, where, told, now_ns, self._base_url, silences)
             if message is not None:
@@ -106,10 +146,9 @@ class AlertingCheckpoint:
     Planning and writing happen under one lock, shared with people's changes: two writers would number the same message twice.
     """
 
-    def __init__(self, inner: ports.Checkpoint, planner: Planner, outbox: ports.Outbox, planned: Callable[[], None]) -> None:
+    def __init__(self, inner: ports.Checkpoint, planner: Planner, planned: Callable[[], None]) -> None:
         self._inner = inner
         self._planner = planner
-        self._outbox = outbox
         self._planned = planned
         self._lock = threading.Lock()
 
@@ -124,10 +163,8 @@ class AlertingCheckpoint:
     def triage_changed(self, incident: model.Incident, triage: model.Triage) -> None:
         """Queue what follows from a person's change."""
         with self._lock:
-            owed = self._planner.marked(incident, triage)
-            if owed:
-                self._outbox.add(owed)
-        if owed:
+            queued = self._planner.queue_marked(incident, triage)
+        if queued:
             self._planned()
 
     def position(self) -> str | None:

@@ -93,7 +93,7 @@ def _alerting(process: Process, stores: SqliteStores, base_url: str) -> tuple[De
     def wake() -> None:
         loop.call_soon_threadsafe(deliverer.wake)
 
-    checkpoint = AlertingCheckpoint(stores.checkpoint, planner, stores.outbox, wake)
+    checkpoint = AlertingCheckpoint(stores.checkpoint, planner, wake)
     alerting.deliver(process, deliverer)
     mutes = EndOfMutes(stores.incidents, stores.silences, stores.access, clock, checkpoint.triage_changed, metrics, log)
     process.background(mutes.run(), "mutes")

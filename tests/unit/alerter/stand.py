@@ -46,7 +46,7 @@ class Stand:
         metrics = AlertMetrics(CollectorRegistry())
         self.planner = Planner(stores.outbox, stores.access, stores.triage, stores.silences, self.clock, metrics, LOG, "http://api.example")
         self.woken = 0
-        self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, stores.outbox, self._wake)
+        self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, self._wake)
         sinks: Mapping[str, Sink] = {"webhook": sink}
         numbers = itertools.count()
         self.deliverer = Deliverer(
