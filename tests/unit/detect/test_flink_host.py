@@ -1,0 +1,132 @@
+"""The Flink host's logic gives what the embedded host gives: on every scripted failure, over restarts, and over holes."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from firstfault_server.core import model
+from firstfault_server.core.stages import build_stages
+from firstfault_server.core.stages.protocol import Stage
+from firstfault_server.core.thresholds import Thresholds
+from firstfault_server.detect.flink.rows import LogRow
+from firstfault_server.detect.keyed import KeyedStages
+from firstfault_server.ports import LogEntry
+from firstfault_server.tables import load_tables
+from firstfault_server.wire.identity import Identities
+from firstfault_server.wire.log_record import place
+from firstfault_server.wire.otlp import decode
+from tests.property.cases import CASES, Case
+from tests.property.scripts import same
+from tests.unit.detect.recordings import Record, recording
+from tests.unit.detect.simulated_flink import SimulatedFlink
+
+RecordT = TypeVar("RecordT")
+SOME = [case for case in CASES if case.name in {"exception", "hang by text", "nan on one rank", "silent rank", "xid", "same failure again"}]
+
+
+@cache
+def stages() -> dict[str, Stage[Any]]:
+    tables = load_tables()
+    marks = tables.patterns.advice_marks
+    return build_stages(
+        Thresholds(), tables.taxonomy, tables.text_reader(), tables.advice, codes=tables.codes, frames=tables.frames, advice_marks=marks
+    )
+
+
+class Outcome(msgspec.Struct):
+    """What both hosts must agree on."""
+
+    incidents: list[Any]
+    events: list[model.Event]
+    rollups: list[Any]
+    findings: list[model.Finding]
+    runs: dict[Any, model.RunStatus]
+
+
+def of(kind: type[RecordT], records: Sequence[Any]) -> list[RecordT]:
+    return [record for record in records if isinstance(record, kind)]
+
+
+def outcome(records: Sequence[Any]) -> Outcome:
+    assert not of(model.DeadLetter, records)
+    last = {one.id: one for one in sorted(of(model.Incident, records), key=lambda one: one.revision)}
+    return Outcome(
+        incidents=sorted([(*same(one), one.resolved_why, one.page) for one in last.values()], key=repr),
+        events=sorted(of(model.Event, records), key=lambda one: one.id),
+        rollups=sorted([msgspec.to_builtins(one) for one in of(model.Rollup, records)], key=repr),
+        findings=sorted(of(model.Finding, records), key=lambda one: one.id),
+        runs={(one.tenant, one.run): one for one in sorted(of(model.RunStatus, records), key=lambda one: one.revision)},
+    )
+
+
+def embedded(records: Sequence[Record]) -> Outcome:
+    engine, known = KeyedStages(stages()), Identities()
+    for offset, record in enumerate(records):
+        received = record.received_ms * 1_000_000
+        engine.advance(received)
+        if record.signal != "clock":
+            tenant, _, process = record.key.partition("/")
+            found = LogEntry(tenant=tenant, process=process, signal=record.signal, received_ns=received, body=record.body)
+            for batch in decode(found, place(0, offset), known):
+                engine.give("worker", batch, received)
+    out = engine.output
+    return outcome([*out.rollups, *out.events, *out.findings, *out.incidents, *out.runs.values(), *out.dead_letters])
+
+
+def in_flink(records: Sequence[Record], restarts: Sequence[int] = (), cached: int = 4096) -> Outcome:
+    flink = SimulatedFlink(stages(), cached)
+    for offset, record in enumerate(records):
+        if offset in restarts:
+            flink.restart(stages())
+        if offset % 40 == 0:
+            flink.clocks(record.received_ms)
+        tenant = record.key.partition("/")[0].encode()
+        flink.put(record.key, LogRow(0, offset, record.received_ms, record.signal.encode(), tenant, record.body))
+    return outcome(flink.outputs)
+
+
+@pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
+def test_both_hosts_say_the_same(case: Case) -> None:
+    records = recording(case.build(), case.until)
+    assert in_flink(records) == embedded(records)
+
+
+@pytest.mark.parametrize("case", SOME[:4], ids=lambda case: case.name)
+def test_a_restart_anywhere_changes_nothing(case: Case) -> None:
+    records = recording(case.build(), case.until)
+    restarts = range(7, len(records), 61)
+    assert in_flink(records, restarts, cached=2).incidents == embedded(records).incidents
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize("start", [20.0, 41.3])
+def test_a_time_away_makes_nobody_silent(start: float, restart: bool) -> None:
+    script = CASES[0].build()
+    records = recording(script, 150, outage=(start, 60.0))
+    after = next(i for i, record in enumerate(records) if i and record.received_ms - records[i - 1].received_ms > 30_000)
+    found = in_flink(records, [after] if restart else [])
+    assert found.incidents == embedded(records).incidents
+    assert len(found.incidents) == 1
+
+
+def broken(body: bytes, key: str = "t1/p", signal: str = "logs", tenant: str = "t1") -> model.DeadLetter:
+    flink = SimulatedFlink(stages())
+    flink.put(key, LogRow(3, 7, 1_800_000_000_000, signal.encode(), tenant.encode(), body))
+    (letter,) = flink.outputs
+    assert isinstance(letter, model.DeadLetter)
+    return letter
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: broken(b"\xff\xff"), "not an OTLP logs request"),
+        (lambda: broken(b"", signal="noise"), "the header `signal` is 'noise'"),
+        (lambda: broken(b"", tenant="other"), "its key does not start with its tenant"),
+    ],
+)
+def test_what_cannot_be_read_is_a_dead_letter(make: Callable[[], model.DeadLetter], reason: str) -> None:
+    assert reason in make().reason
