@@ -9,6 +9,7 @@ from typing import Final
 from firstfault_server.ports import Clock, Log, LogEntry, StoreUnavailable
 
 CLOCK_INTERVAL_S: Final = 0.25
+FOLLOW_S: Final = 5.0
 
 _logger = logging.getLogger(__name__)
 
@@ -31,6 +32,28 @@ class ReceiveClock:
         passed, self._at = at - self._at, at
         self._last = max(self._wall.now_ns(), self._last + passed // 2)
         return self._last
+
+    def catch_up(self, not_before_ns: int) -> int:
+        """Somebody else has stamped this time already: go on from there. Nanoseconds by which this clock was behind."""
+        behind = not_before_ns - self.now_ns()
+        self._last = max(self._last, not_before_ns)
+        return max(behind, 0)
+
+
+async def follow_others(
+    clock: ReceiveClock, newest_ns: Callable[[], int], behind: Callable[[int], None], every_s: float = FOLLOW_S
+) -> None:
+    """Keep up with the other receivers that write the same log, for ever: time there must not go back. Ends by cancellation.
+
+    `newest_ns` reads the newest receive time in the log; it may block. `behind` is told by how much this clock was behind.
+    """
+    while True:
+        try:
+            behind(clock.catch_up(await asyncio.to_thread(newest_ns)))
+        except StoreUnavailable as error:
+            # Appends fail as well then, and say so louder.
+            _logger.info("the newest receive time cannot be read: %s", error)
+        await asyncio.sleep(every_s)
 
 
 async def write_clock_records(log: Log, clock: ReceiveClock, interval_s: float = CLOCK_INTERVAL_S) -> None:

@@ -21,6 +21,12 @@ class IngestMetrics:
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
             registry=registry,
         )
+        self.stale_keys = Counter(
+            "firstfault_ingest_stale_keys", "Senders taken by an old look-up because the store of keys was away", registry=registry
+        )
+        self.clock_behind_seconds = Gauge(
+            "firstfault_ingest_clock_behind_seconds", "How far this clock was behind the newest receive time in the log", registry=registry
+        )
         self._answered: dict[tuple[str, str, int | str], Counter] = {}
 
     def answered(self, transport: str, signal: str, status: int | str) -> None:

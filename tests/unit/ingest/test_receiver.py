@@ -7,8 +7,9 @@ import pytest
 
 from firstfault_server.adapters.filelog import FileLog
 from firstfault_server.ingest.access import Denied, bind_allowed
-from firstfault_server.ingest.clock import ReceiveClock, write_clock_records
+from firstfault_server.ingest.clock import ReceiveClock, follow_others, write_clock_records
 from firstfault_server.ingest.receiver import Busy, Limits
+from firstfault_server.ports import StoreUnavailable
 from tests.unit.ingest.stand import Stand, StillClock
 from tests.unit.wire.requests import NOW, SECOND, metrics
 
@@ -140,3 +141,39 @@ def test_clock_records_carry_receive_time_through_the_log(tmp_path: Path) -> Non
     times = [e.received_ns for e in entries]
     assert times == sorted(times) and times[-1] > NOW
     log.close()
+
+
+def test_a_clock_that_is_behind_the_others_goes_on_from_their_time() -> None:
+    wall, passed = StillClock(), [0]
+    clock = ReceiveClock(wall, monotonic_ns=lambda: passed[0])
+    assert clock.catch_up(NOW - 5) == 0
+    assert clock.now_ns() == NOW
+    assert clock.catch_up(NOW + 3 * SECOND) == 3 * SECOND
+    assert clock.now_ns() == NOW + 3 * SECOND
+    passed[0] = 2 * SECOND
+    wall.at += 2 * SECOND
+    assert clock.now_ns() == NOW + 4 * SECOND, "at half the speed until the wall clock is there"
+
+
+def test_the_newest_time_of_the_log_is_followed() -> None:
+    answers: list[int | Exception] = [NOW + 7 * SECOND, StoreUnavailable("away"), NOW]
+    behind: list[int] = []
+    clock = ReceiveClock(StillClock(), monotonic_ns=lambda: 0)
+
+    def newest_ns() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def follow() -> None:
+        task = asyncio.create_task(follow_others(clock, newest_ns, behind.append, 0.0))
+        while answers:
+            await asyncio.sleep(0)
+        while len(behind) < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(follow())
+    assert behind == [7 * SECOND, 0]
+    assert clock.now_ns() == NOW + 7 * SECOND
