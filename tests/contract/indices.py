@@ -9,10 +9,10 @@ from firstfault_server.ports import Clock
 
 
 @contextmanager
-def elasticsearch_stores(address: str, clock: Clock) -> Iterator[ElasticsearchStores]:
-    """Stores that have nothing yet, on which lists see writes at once."""
+def elasticsearch_stores(address: str, clock: Clock, *, name: str = "test") -> Iterator[ElasticsearchStores]:
+    """Stores that have nothing yet, on which lists see writes at once. Of each name there is one at a time."""
     # The templates are made once for each worker and stay.
-    connection = Connection(url=address, prefix=f"test-{os.getpid()}")
+    connection = Connection(url=address, prefix=f"{name}-{os.getpid()}")
     ensure_templates(connection, replicas=0)
     stores = open_stores(connection, clock, "one", refresh=True)
     yield stores

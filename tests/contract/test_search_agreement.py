@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 import pytest
@@ -9,12 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firstfault_server.adapters import memory, sqlite
+from firstfault_server.adapters.elasticsearch import ElasticsearchStores
 from firstfault_server.adapters.sqlite.events import SqliteContextStore
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.search import And, Expression, Not, Operator, Or, Term, Text
 from firstfault_server.core.search_fields import Fields
 from firstfault_server.ports import ListQuery
-from tests.contract.records import NOW_NS, FixedClock, audit, event, incident
+from tests.contract.conftest import Stores
+from tests.contract.indices import elasticsearch_stores
+from tests.contract.records import NOW_NS, FixedClock, audit, event, incident, run
 
 WORDS = [
     "cuda",
@@ -135,10 +139,32 @@ def incidents(draw: st.DrawFn) -> list[tuple[model.Incident, model.Triage]]:
     ]
 
 
-class Pair:
-    """The same stores twice; examples share them, each under a tenant of its own."""
+@st.composite
+def runs(draw: st.DrawFn) -> list[model.RunStatus]:
+    """Up to six runs, some of them again in a later or an earlier revision."""
+    return [
+        run(
+            draw(st.integers(0, 3)),
+            revision=draw(st.integers(0, 3)),
+            name=draw(SMALL | text),
+            owner=draw(SMALL | st.just("")),
+            command=draw(text),
+            nodes=draw(st.lists(SMALL, max_size=2)),
+            state=draw(st.sampled_from(["running", "failed"])),
+            attempt=draw(st.integers(1, 2)),
+            incidents=draw(st.lists(SMALL, max_size=1)),
+        )
+        for _ in range(draw(st.integers(1, 6)))
+    ]
 
-    def __init__(self, both: tuple[sqlite.SqliteStores, memory.MemoryStores]) -> None:
+
+StoresT = TypeVar("StoresT", bound=Stores)
+
+
+class Pair(Generic[StoresT]):
+    """A store and the plain one in memory; examples share them, each under a tenant of its own."""
+
+    def __init__(self, both: tuple[StoresT, memory.MemoryStores]) -> None:
         self.both = both
         self._numbers = itertools.count()
 
@@ -148,7 +174,7 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair[sqlite.SqliteStores]]:
     """SQLite and memory."""
     clock = FixedClock()
     opened = sqlite.open_stores(tmp_path_factory.mktemp("agreement") / "firstfault.sqlite", clock)
@@ -156,12 +182,20 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def servers(elasticsearch_address: str) -> Iterator[Pair[ElasticsearchStores]]:
+    """Elasticsearch and memory."""
+    clock = FixedClock()
+    with elasticsearch_stores(elasticsearch_address, clock, name="agreement") as opened:
+        yield Pair((opened, memory.open_stores(clock)))
+
+
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @relaxed
 @given(written=events(), asked=st.lists(expressions(search_fields.EVENT), min_size=5, max_size=15))
-def test_on_events(pair: Pair, written: list[model.Event], asked: list[Expression]) -> None:
+def test_on_events(pair: Pair[sqlite.SqliteStores], written: list[model.Event], asked: list[Expression]) -> None:
     """Events and fingerprints."""
     tenant = pair.tenant()
     for item in written:
@@ -197,7 +231,7 @@ histories = st.lists(
 
 @settings(relaxed, max_examples=40)
 @given(history=histories, limit=st.integers(1, 5))
-def test_on_histories(pair: Pair, history: list[Write | Prune], limit: int) -> None:
+def test_on_histories(pair: Pair[sqlite.SqliteStores], history: list[Write | Prune], limit: int) -> None:
     """Segments that fill up, change with the day, and are pruned in part or whole hold the same as one plain list."""
     tenant, clock = pair.tenant(), FixedClock()
     one = SqliteContextStore(pair.both[0].database, segment_bytes=600)
@@ -225,10 +259,51 @@ def test_on_histories(pair: Pair, history: list[Write | Prune], limit: int) -> N
     assert one.fingerprints(whole) == other.fingerprints(whole)
 
 
+marked_incidents = given(
+    written=incidents(), asked=st.lists(expressions(search_fields.INCIDENT), min_size=5, max_size=15), marks_first=st.booleans()
+)
+some_runs = given(written=runs(), asked=st.lists(expressions(search_fields.RUN), min_size=5, max_size=15))
+
+
 @relaxed
-@given(written=incidents(), asked=st.lists(expressions(search_fields.INCIDENT), min_size=5, max_size=15), marks_first=st.booleans())
-def test_on_incidents(pair: Pair, written: list[tuple[model.Incident, model.Triage]], asked: list[Expression], marks_first: bool) -> None:
+@marked_incidents
+def test_on_incidents(
+    pair: Pair[sqlite.SqliteStores], written: list[tuple[model.Incident, model.Triage]], asked: list[Expression], marks_first: bool
+) -> None:
     """Incidents merged with people's marks, in either order of writing."""
+    agree_on_incidents(pair, written, asked, marks_first)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@settings(relaxed, max_examples=6)
+@marked_incidents
+def test_on_incidents_in_elasticsearch(
+    servers: Pair[ElasticsearchStores], written: list[tuple[model.Incident, model.Triage]], asked: list[Expression], marks_first: bool
+) -> None:
+    """The same of the store in which marks and incidents are separate documents."""
+    agree_on_incidents(servers, written, asked, marks_first)
+
+
+@relaxed
+@some_runs
+def test_on_runs(pair: Pair[sqlite.SqliteStores], written: list[model.RunStatus], asked: list[Expression]) -> None:
+    """Runs."""
+    agree_on_runs(pair, written, asked)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@settings(relaxed, max_examples=6)
+@some_runs
+def test_on_runs_in_elasticsearch(servers: Pair[ElasticsearchStores], written: list[model.RunStatus], asked: list[Expression]) -> None:
+    """Runs there."""
+    agree_on_runs(servers, written, asked)
+
+
+def agree_on_incidents(
+    pair: Pair[StoresT], written: list[tuple[model.Incident, model.Triage]], asked: list[Expression], marks_first: bool
+) -> None:
     tenant = pair.tenant()
     for stores in pair.both:
         for number, (item, triage) in enumerate(written):
@@ -241,4 +316,14 @@ def test_on_incidents(pair: Pair, written: list[tuple[model.Incident, model.Tria
     one, other = (stores.incidents for stores in pair.both)
     for where in [*asked, *terms(search_fields.INCIDENT)]:
         query = ListQuery(tenant=tenant, where=where)
-        assert one.incidents(query, NOW_NS) == other.incidents(query, NOW_NS)
+        assert one.incidents(query, NOW_NS) == other.incidents(query, NOW_NS), where
+
+
+def agree_on_runs(pair: Pair[StoresT], written: list[model.RunStatus], asked: list[Expression]) -> None:
+    tenant = pair.tenant()
+    for stores in pair.both:
+        stores.incidents.write_runs([msgspec.structs.replace(item, tenant=tenant) for item in written])
+    one, other = (stores.incidents for stores in pair.both)
+    for where in [*asked, *terms(search_fields.RUN)]:
+        query = ListQuery(tenant=tenant, where=where)
+        assert one.runs(query) == other.runs(query), where
