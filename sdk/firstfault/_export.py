@@ -95,6 +95,7 @@ class Exporter:
         self._busy = False
         self._stopping = False
         self._posting = False
+        self._set_aside = False
         self._abandoned = False
         self._exit_delivered = False
         self._ending = False
@@ -230,6 +231,7 @@ class Exporter:
 
     def _round(self) -> None:
         waiting = list(self._flushes)
+        self._set_aside = False
         if self._encoder is not None:
             self._encode(self._encoder)
         now = time.monotonic()
@@ -238,7 +240,7 @@ class Exporter:
             self._deliver()
         self._deliver_spooled()
         for flush in waiting:
-            flush.delivered = not self._queue
+            flush.delivered = not self._queue and not self._set_aside
             flush.done.set()
             self._flushes.remove(flush)
 
@@ -257,8 +259,11 @@ class Exporter:
         """Numbers go first: an exception is worth more than a thousand points."""
         oldest = next((request for request in self._queue if not request.urgent), self._queue[0])
         self._remove(oldest)
-        if self._spool is None or not self._spool.put(oldest.signal, oldest.body, oldest.content_type):
+        if not self._keep(oldest):
             LOSSES.count("unsent_full")
+
+    def _keep(self, request: Request, later: bool = False) -> bool:
+        return self._spool is not None and self._spool.put(request.signal, request.body, request.content_type, later=later)
 
     def _remove(self, request: Request) -> None:
         self._queue.remove(request)
@@ -282,7 +287,9 @@ class Exporter:
                 return
             self._failures = 0
             self._remove(request)
-            if reply.verdict == "refused":
+            if reply.verdict == "failed" and request.urgent and self._keep(request, later=True):
+                self._set_aside = True
+            elif reply.verdict != "accepted":
                 LOSSES.count(f"refused:{reply.reason}")
             elif request.ends_process:
                 self._exit_delivered = True
@@ -328,8 +335,7 @@ class Exporter:
                 return
         self._encode(encoder)
         for request in sorted(self._queue, key=lambda request: not request.urgent):
-            kept = self._spool is not None and time.monotonic() < until
-            if not kept or self._spool is None or not self._spool.put(request.signal, request.body, request.content_type):
+            if time.monotonic() >= until or not self._keep(request):
                 LOSSES.count("unsent_at_exit")
         self._queue.clear()
 

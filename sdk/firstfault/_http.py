@@ -21,7 +21,8 @@ REPLY_LIMIT = 65536
 _RETRYABLE = (429, 502, 503, 504)
 """Status codes that OTLP/HTTP allows to be tried again."""
 
-Verdict = Literal["accepted", "try_again", "refused"]
+Verdict = Literal["accepted", "try_again", "refused", "failed"]
+"""`failed`: the service broke down over it (500 …). OTLP forbids to send that again; what must not be lost waits long instead."""
 
 
 class DeadlinePassed(OSError):
@@ -161,6 +162,8 @@ def _judge(status: int, retry_after: str | None, answer: bytes) -> Reply:
         return Reply("accepted", "ok", body=answer)
     if status in _RETRYABLE:
         return Reply("try_again", f"http_{status}", _seconds(retry_after), answer)
+    if status >= 500:
+        return Reply("failed", f"http_{status}", body=answer)
     return Reply("refused", "redirected" if 300 <= status < 400 else f"http_{status}", body=answer)
 
 

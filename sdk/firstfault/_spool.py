@@ -24,11 +24,13 @@ KEPT_S = 7 * 24 * 3600.0
 """What is older is of no use to a service that watches live runs."""
 _CLAIM_S = 120.0
 """A claim older than that was left by a process that died while it delivered."""
+_LATER_S = 60.0
+"""What the service broke down over is tried again after so long; it must not hold up the rest."""
 _PER_ROUND = 20
 _SUFFIXES = {"application/json": ".json.gz", "application/x-protobuf": ".pb.gz"}
-_CLAIMED, _PARTIAL = ".claimed", ".partial"
+_CLAIMED, _LATER, _PARTIAL = ".claimed", ".later", ".partial"
 _FOLDER = re.compile(r"[0-9a-f]{16}")
-_FILE = re.compile(r"\d{20}-\d+-\d+-(?P<signal>metrics|logs)(?P<suffix>\.(?:json|pb)\.gz)(?:\.claimed|\.partial)?")
+_FILE = re.compile(r"\d{20}-\d+-\d+-(?P<signal>metrics|logs)(?P<suffix>\.(?:json|pb)\.gz)(?:\.claimed|\.later|\.partial)?")
 
 Send = Callable[[str, bytes, str], Reply]
 """Signal, body, content type -> how it went."""
@@ -58,8 +60,8 @@ class Spool:
         self._limit = limit_bytes
         self._count = 0
 
-    def put(self, signal: str, body: bytes, content_type: str) -> bool:
-        """Keep a request (gzip-compressed body); False, counted, when that is not possible."""
+    def put(self, signal: str, body: bytes, content_type: str, *, later: bool = False) -> bool:
+        """Keep a request (gzip-compressed body); False, counted, when that is not possible. `later`: not to be sent again at once."""
         try:
             self._make_private()
             if not self._make_room(len(body)):
@@ -70,7 +72,7 @@ class Spool:
             partial = self.folder / (name + _PARTIAL)
             try:
                 partial.write_bytes(body)
-                partial.replace(self.folder / name)
+                partial.replace(self.folder / (name + _LATER if later else name))
             except OSError:
                 partial.unlink(missing_ok=True)
                 raise
@@ -80,8 +82,10 @@ class Spool:
         return True
 
     def deliver(self, send: Send) -> int:
-        """Send some of the oldest requests and remove those that were accepted or refused; how many went. Stops at the first to be
-        tried again."""
+        """Send some of the oldest requests and remove those that were accepted or refused; how many went.
+
+        Stops at the first to be tried again. Logs that the service breaks down over wait; numbers go, as they would have gone at once.
+        """
         delivered = 0
         for path in self._oldest_first():
             if delivered >= _PER_ROUND:
@@ -95,7 +99,8 @@ class Spool:
         return delivered
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._oldest_first())
+        """Requests that are kept, those that must wait too."""
+        return sum(1 for path, _, _ in _files(self.folder) if path.name.endswith((".gz", _LATER)))
 
     def _send(self, claimed: Path, path: Path, send: Send) -> bool:
         try:
@@ -104,11 +109,14 @@ class Spool:
             if reply.verdict == "try_again":
                 claimed.rename(path)
                 return False
+            if reply.verdict == "failed" and signal == "logs":
+                claimed.rename(path.with_name(path.name + _LATER))
+                return True
             claimed.unlink(missing_ok=True)
         except (OSError, ValueError) as error:
             LOSSES.count(f"spool_error:{type(error).__name__}")
             return False
-        if reply.verdict == "refused":
+        if reply.verdict != "accepted":
             LOSSES.count(f"refused:{reply.reason}")
         return True
 
@@ -123,12 +131,13 @@ class Spool:
         return claimed
 
     def _oldest_first(self) -> Iterator[Path]:
-        """Requests nobody has claimed; old claims are given back, what is too old is dropped."""
+        """Requests nobody has claimed; old claims and what has waited are given back, what is too old is dropped."""
         now = time.time()
         for path, _, changed in _files(self.folder):
-            if path.name.endswith(_CLAIMED) and now - changed > _CLAIM_S:
+            wait_s = _CLAIM_S if path.name.endswith(_CLAIMED) else _LATER_S if path.name.endswith(_LATER) else None
+            if wait_s is not None and now - changed > wait_s:
                 with suppress(OSError):
-                    path.rename(path.with_name(path.name.removesuffix(_CLAIMED)))
+                    path.rename(path.with_suffix(""))
             elif path.name.endswith(".gz"):
                 if now - _made_s(path) > KEPT_S:
                     self._drop(path, "spool_expired")
@@ -143,7 +152,7 @@ class Spool:
             if total + size <= self._limit:
                 break
             # What is being written or delivered now stays; what was left behind goes.
-            if path.name.endswith(".gz") or time.time() - changed > _CLAIM_S:
+            if path.name.endswith((".gz", _LATER)) or time.time() - changed > _CLAIM_S:
                 self._drop(path, "spool_full")
                 total -= held
         return total + size <= self._limit

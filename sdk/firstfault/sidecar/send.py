@@ -117,7 +117,7 @@ class Sender:
         """None: done with it, accepted or refused for good. Else: try again after so many seconds at least."""
         reply = self._poster.post("/v1/logs", batch.body, "application/json", "", _TIMEOUT_S)
         # OTLP does not have a plain 500 tried again; it is what a crashing service answers, and tries here are few.
-        if reply.verdict == "try_again" or reply.reason == "http_500":
+        if reply.verdict in ("try_again", "failed"):
             return reply.retry_after_s or 0.0
         if reply.verdict == "refused":
             self.dropped[f"refused_{reply.reason}"] += 1

@@ -160,6 +160,44 @@ def test_what_cannot_be_sent_at_the_end_is_delivered_once_by_the_next(tmp_path: 
         assert len(box.records("exception")) == 1
 
 
+@pytest.mark.parametrize("mode", ["500", "503", "429", "garbage", "silent", "drip"])
+def test_a_crash_record_is_never_lost_to_a_service_in_trouble(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firstfault._spool._LATER_S", 0.05)
+    monkeypatch.setattr(_export, "_SPOOL_PAUSE_S", 0.05)
+    monkeypatch.setattr(_export, "_REQUEST_TIMEOUT_S", 3.0)
+    spool = Spool(tmp_path / "root" / "0123456789abcdef")
+    with receiver(mode) as box, exporting(box.endpoint, spool, exit_wait_s=0.5) as (recorder, exporter):
+        recorder.add(Entry(1, "exception", 21))
+        recorder.add(Entry(2, "train.exit", 21))
+        began = time.monotonic()
+        assert not exporter.stop()
+        assert time.monotonic() - began < 2.0
+        assert not exporter.exit_delivered
+        assert len(spool) == 1
+    with receiver() as box, exporting(box.endpoint, spool) as (recorder, exporter):
+        box.wait(lambda: bool(box.records("train.exit")))
+        _eventually(lambda: len(spool) == 0)
+        assert len(box.records("exception")) == 1
+
+
+def test_an_exception_that_breaks_the_service_holds_up_nobody_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_export, "_SPOOL_PAUSE_S", 0.05)
+    spool = Spool(tmp_path / "root" / "0123456789abcdef")
+    with receiver("500") as box, exporting(box.endpoint, spool) as (recorder, exporter):
+        recorder.add(Entry(1, "exception", 21))
+        assert not exporter.flush(20)
+        assert len(spool) == 1
+        box.mode = "ok"
+        recorder.log({"loss": 1.0}, 1)
+        assert exporter.flush(20)
+        assert len(box.points("train.loss")) == 1
+        assert len(box.records("exception")) == 1, "not sent again at once"
+        monkeypatch.setattr("firstfault._spool._LATER_S", 0.0)
+        box.wait(lambda: len(box.records("exception")) == 2)
+        _eventually(lambda: len(spool) == 0)
+    assert len({request.sequence for request in box.requests if b"exception" in box.raw[box.requests.index(request)]}) == 1
+
+
 def test_a_hanging_request_does_not_keep_the_rest_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_export, "_REQUEST_TIMEOUT_S", 3.0)
     spool = Spool(tmp_path / "root" / "0123456789abcdef")

@@ -25,7 +25,7 @@ def _post(endpoint: str, timeout_s: float = 5.0) -> Reply:
     [
         ("ok", "accepted", "ok"),
         ("partial", "accepted", "ok"),
-        ("500", "refused", "http_500"),
+        ("500", "failed", "http_500"),
         ("refuse", "refused", "http_400"),
         ("redirect", "refused", "redirected"),
         ("503", "try_again", "http_503"),

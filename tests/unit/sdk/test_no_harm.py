@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gzip
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -132,6 +133,16 @@ def test_the_exit_waits_two_seconds_at_most(service: str, tmp_path: Path) -> Non
     assert outcome.code == 0
     # Our exit function runs between the end of the program and the one registered before it.
     assert float(outcome.stdout) < EXIT_DELAY_S
+
+
+@pytest.mark.parametrize("service", ["500", "503", "silent"])
+def test_the_crash_that_a_service_in_trouble_did_not_take_is_on_disk(service: str, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with _service(service) as endpoint:
+        outcome = run(CRASH, environment(endpoint, FIRSTFAULT_SPOOL_DIR=str(spool)), tmp_path)
+    assert outcome.code == 1
+    kept = [gzip.decompress(path.read_bytes()) for path in spool.rglob("*-logs.json.gz*")]
+    assert any(b"shape mismatch" in body and b"train.exit" in body for body in kept)
 
 
 @pytest.mark.parametrize("service", ["ok", "absent"])

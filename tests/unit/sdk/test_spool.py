@@ -14,6 +14,7 @@ from firstfault._spool import _CLAIM_S, KEPT_S, Spool, default_root, folder_for
 JSON = "application/json"
 FOLDER = "0123456789abcdef"
 OK, LATER, NO = Reply("accepted", "ok"), Reply("try_again", "http_503"), Reply("refused", "http_400")
+BROKEN = Reply("failed", "http_500")
 
 
 class Sender:
@@ -60,6 +61,29 @@ def test_a_refused_request_goes_and_is_counted(spool: Spool) -> None:
     spool.put("logs", b"a", JSON)
     assert spool.deliver(Sender(NO)) == 1 and len(spool) == 0
     assert _lost("refused:http_400") == before + 1
+
+
+def test_logs_that_break_the_service_wait_and_hold_up_nobody(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in (b"a", b"b"):
+        spool.put("logs", body, JSON)
+    spool.put("logs", b"aside", JSON, later=True)
+    first = Sender(BROKEN, OK)
+    assert spool.deliver(first) == 2
+    assert [body for _, body, _ in first.sent] == [b"a", b"b"]
+    assert len(spool) == 2 and spool.deliver(Sender()) == 0
+    monkeypatch.setattr("firstfault._spool._LATER_S", -1.0)
+    spool.deliver(Sender())
+    again = Sender()
+    spool.deliver(again)
+    assert len(spool) == 0
+    assert {body for _, body, _ in again.sent} <= {b"a", b"aside"}
+
+
+def test_numbers_that_break_the_service_go_and_are_counted(spool: Spool) -> None:
+    before = _lost("refused:http_500")
+    spool.put("metrics", b"a", JSON)
+    assert spool.deliver(Sender(BROKEN)) == 1 and len(spool) == 0
+    assert _lost("refused:http_500") == before + 1
 
 
 def test_full_loses_the_oldest_and_counts(spool: Spool) -> None:

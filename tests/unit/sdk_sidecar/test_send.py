@@ -69,7 +69,7 @@ def test_kept_batches_are_sent_again_under_their_number_and_in_order(address: Ad
 
 
 def test_a_plain_500_is_tried_again(address: Address) -> None:
-    address.replies += [Reply("refused", "http_500")]
+    address.replies += [Reply("failed", "http_500")]
     sending = sender()
     sending.keep([a_record("one")])
     assert sending.drain(10) == []
