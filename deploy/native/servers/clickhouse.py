@@ -24,6 +24,11 @@ class ClickHouse:
         """URL for clients."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process is not None and self._process.alive else None
+
     def start(self) -> None:
         """Return when it answers. Raises ServerFailed."""
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,64 @@
+"""python -m deploy.native.stack up | status | down: the distributed service on this machine (`make stack-up`)."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deploy.native.servers.process import ServerFailed
+from deploy.native.stack import layout as layouts
+from deploy.native.stack import life
+from deploy.native.stack.programs import programs
+from deploy.native.stack.supervision import ROOT, Supervisor
+
+FOLDER: Final = ROOT / ".stack"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 failed."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.native.stack", description="The distributed service on this machine.")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="everything lies below it (default: .stack in the checkout)")
+    parser.add_argument("--first-port", type=int, default=0, help="first of the neighbouring ports to use; default: free ones")
+    parser.add_argument("what", choices=("up", "status", "down"))
+    given = parser.parse_args(arguments)
+    try:
+        if given.what == "up":
+            print(json.dumps(_addresses(life.up(given.folder, _say, given.first_port))))
+        elif given.what == "down":
+            life.down(given.folder, _say)
+        else:
+            return _status(given.folder)
+    except ServerFailed as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+def _addresses(layout: layouts.Layout) -> dict[str, str]:
+    return {
+        "api": layout.url("api"),
+        "otlp_http": layout.url("otlp_http"),
+        "otlp_grpc": layout.at("otlp_grpc"),
+        "folder": str(layout.folder),
+    }
+
+
+def _status(folder: Path) -> int:
+    layout = layouts.load(folder)
+    supervisor = None if layout is None else Supervisor(layout, programs(layout))
+    if layout is None or supervisor is None or not supervisor.running:
+        _say("nothing runs")
+        return 1
+    states = supervisor.states()
+    print(json.dumps({**_addresses(layout), "programs": states}))
+    return 0 if set(states.values()) == {"RUNNING"} else 1
+
+
+def _say(text: str) -> None:
+    print(f"stack: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
