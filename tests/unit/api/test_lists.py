@@ -236,3 +236,12 @@ def test_small_lists_come_in_pages_too(stand: Stand, path: str) -> None:
     whole = items(client, path)
     assert len(whole) >= 4
     assert [item for page in _pages(client, path, limit=3) for item in page] == whole
+
+
+def test_the_end_of_a_process_is_no_error_of_its_own(stand: Stand, reader: TestClient) -> None:
+    before = items(reader, "/v1/fingerprints")
+    end = event(7, event_name="train.exit", fingerprint="of the tail", symptom="cuda_error", body="exited with code 1")
+    stand.stores.context.write_events([end, event(8, event_name="train.log", fingerprint="of a line", body="CUDA error")])
+    found = items(reader, "/v1/fingerprints")
+    assert [one["fingerprint"] for one in found] == ["of a line", *(one["fingerprint"] for one in before)]
+    assert items(reader, "/v1/fingerprints", q="event:train.exit") == []

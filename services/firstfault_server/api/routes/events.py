@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -11,6 +12,7 @@ from firstfault_server.api.lists import WithList, json_response, listing
 from firstfault_server.api.services import WithServices
 from firstfault_server.core import search_fields
 from firstfault_server.core.documents import Document, event_document, rfc3339
+from firstfault_server.core.fingerprints import of_errors
 
 router = APIRouter(tags=["events"])
 
@@ -47,4 +49,5 @@ def show_event(services: WithServices, caller: Reader, event_id: str) -> Respons
 def list_fingerprints(services: WithServices, caller: Reader, parameters: WithList) -> Response:
     """Groups of equal failure texts, the one seen last first."""
     wanted = listing("fingerprints", parameters, caller, services, search_fields.EVENT)
-    return wanted.respond(services.context.fingerprints(wanted.query), fingerprint_document)
+    query = msgspec.structs.replace(wanted.query, where=of_errors(wanted.query.where))
+    return wanted.respond(services.context.fingerprints(query), fingerprint_document)
