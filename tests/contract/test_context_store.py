@@ -138,6 +138,17 @@ def test_the_attempt_is_filled_in_once_the_run_is_known(stores: Stores) -> None:
     assert stores.context.event("acme", "e-0005").attempt == 2
 
 
+def test_attempts_of_a_run_with_very_many_are_numbered_right(stores: Stores) -> None:
+    started = [NOW_NS + number * SECOND_NS for number in range(1, 51)]
+    stores.incidents.write_runs([run(1, attempt=90, attempts_started_ns=started)])
+    stores.context.write_events([event(number) for number in (0, 1, 2, 50, 60)])
+    assert [item.attempt for item in stores.context.events(ListQuery(tenant="acme")).items] == [90, 90, 42, 41, 41]
+    assert found(stores, Term(key="attempt", value="90")) == {"e-0050", "e-0060"}
+    assert found(stores, Term(key="attempt", value="41", operator="<=")) == {"e-0000", "e-0001"}
+    assert found(stores, Term(key="attempt", value="42")) == {"e-0002"}
+    assert found(stores, Term(key="attempt", value="1")) == set()
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from firstfault_server.core import model
+from firstfault_server.core import attempts, model
 
 Document: TypeAlias = dict[str, Any]
 MergedState: TypeAlias = Literal["open", "acknowledged", "resolved"]
@@ -222,7 +222,7 @@ def run_document(run: model.RunStatus, with_ranks: bool = False) -> Document:
         "world_size": run.world_size,
         "nodes": list(run.nodes),
         "attempt": run.attempt,
-        "attempts": [{"attempt": n, "started_at": rfc3339(ns)} for n, ns in enumerate(run.attempts_started_ns, start=1)],
+        "attempts": [{"attempt": n, "started_at": rfc3339(ns)} for n, ns in attempts.starts(run)],
         "state": run.state,
         "state_reason": run.state_reason,
         "started_at": rfc3339(run.started_ns),

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firstfault_server.core import model
+from firstfault_server.core import attempts, model
 from firstfault_server.core.documents import merged_state
 
 FieldType: TypeAlias = Literal["text", "number", "flag"]
@@ -197,12 +197,13 @@ def run_document(run: model.RunStatus) -> Document:
 
 
 def attempt_at(run: model.RunStatus | None, time_ns: int) -> int | None:
-    """Attempt a run was in at an event time; None when the run is not known."""
+    """Attempt a run was in at an event time, the first one listed for what is earlier; None when the run is not known."""
     if run is None:
         return None
-    if not run.attempts_started_ns:
+    listed = attempts.starts(run)
+    if not listed:
         return run.attempt
-    return max((number for number, started in enumerate(run.attempts_started_ns, start=1) if started <= time_ns), default=1)
+    return max((number for number, started in listed if started <= time_ns), default=listed[0][0])
 
 
 def _some(values: Iterable[str]) -> tuple[str, ...]:

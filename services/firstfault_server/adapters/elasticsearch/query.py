@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from firstfault_server.core import model
+from firstfault_server.core import attempts, model
 from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
 from firstfault_server.core.search_fields import Fields
 from firstfault_server.core.search_match import bounds, check, sequences
@@ -97,12 +97,14 @@ def in_attempts(low: int | None, high: int | None, runs: Iterable[model.RunStatu
     whole: list[str] = []
     parts: list[Query] = []
     for run in runs:
-        starts = run.attempts_started_ns
-        if not starts:
+        listed = attempts.starts(run)
+        if not listed:
             if (low is None or run.attempt >= low) and (high is None or run.attempt <= high):
                 whole.append(run.run)
             continue
-        first, last = max(low or 1, 1), min(len(starts) if high is None else high, len(starts))
+        starts, before = [started for _, started in listed], listed[0][0] - 1
+        # From here on attempts are numbered as they are listed.
+        first, last = max((low or 1) - before, 1), len(starts) if high is None else min(high - before, len(starts))
         if first > last:
             continue
         since = min(starts[first - 1 : last]) if first > 1 else None

@@ -8,7 +8,7 @@ from firstfault_server.adapters.sqlite.database import Database
 from firstfault_server.adapters.sqlite.encoding import column, storable, unpack
 from firstfault_server.adapters.sqlite.indexing import index_document
 from firstfault_server.adapters.sqlite.search_sql import Condition, Terms, compile_expression
-from firstfault_server.core import model, search_fields
+from firstfault_server.core import attempts, model, search_fields
 from firstfault_server.core.documents import resolved_since
 from firstfault_server.core.revisions import superfluous
 from firstfault_server.ports import ListQuery, NotFound, Page
@@ -181,7 +181,7 @@ def put_run(writer: sqlite3.Connection, run: model.RunStatus) -> None:
         return
     index_document(writer, "run", row[0], search_fields.run_document(run))
     # A run whose attempts have no known start is in its attempt at any time.
-    starts = list(enumerate(run.attempts_started_ns, start=1)) or [(run.attempt, -(1 << 63))]
+    starts = attempts.starts(run) or [(run.attempt, -(1 << 63))]
     writer.execute("DELETE FROM attempt WHERE tenant = ? AND run = ?", (run.tenant, run.run))
     writer.executemany(
         "INSERT INTO attempt (tenant, run, number, started_ns) VALUES (?, ?, ?, ?)",

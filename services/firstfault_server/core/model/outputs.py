@@ -93,6 +93,7 @@ class RunStatus(Record, tag="run", kw_only=True):
     nodes: list[str] = []
     attempt: int = 1
     attempts_started_ns: list[int] = []
+    """Of the latest attempts only; the last is that of `attempt` (`core.attempts`)."""
     state: RunState = "running"
     state_reason: str = ""
     started_ns: int
