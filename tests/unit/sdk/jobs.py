@@ -1,9 +1,11 @@
 """Runs small training programs with the SDK as processes of their own."""
 
 import os
+import select
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,8 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
+    waited_s: float
+    """Seconds of these in which the main thread neither ran nor waited for a processor: the load of the machine does not count."""
 
 
 def environment(endpoint: str | None, **more: str) -> dict[str, str]:
@@ -54,11 +58,27 @@ def start(source: str, env: dict[str, str], folder: Path) -> "subprocess.Popen[s
 def run(source: str, env: dict[str, str], folder: Path, timeout_s: float = 60.0) -> Outcome:
     """Run a program to its end; one that does not end is killed and fails the test."""
     began = time.monotonic()
-    with start(source, env, folder) as process:
+    with start(source, env, folder) as process, ThreadPoolExecutor(2) as readers:
+        assert process.stdout is not None and process.stderr is not None
+        texts = [readers.submit(stream.read) for stream in (process.stdout, process.stderr)]
+        handle = os.pidfd_open(process.pid)
         try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
+            ended = bool(select.select([handle], [], [], timeout_s)[0])
+        finally:
+            os.close(handle)
+        if not ended:
             process.kill()
-            stdout, stderr = process.communicate()
-            raise AssertionError(f"the job did not end in {timeout_s} s\n{stdout}\n{stderr}") from None
-    return Outcome(process.returncode, stdout, stderr, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        waited_s = seconds - _busy_s(process.pid)
+        process.wait()
+        stdout, stderr = (text.result() for text in texts)
+    assert ended, f"the job did not end: {stderr}"
+    return Outcome(process.returncode, stdout, stderr, seconds, waited_s)
+
+
+def _busy_s(pid: int) -> float:
+    """Seconds in which the main thread of an ended process that nobody has waited for ran or waited for a processor, with what its
+    children ran (proc(5): schedstat, cutime, cstime)."""
+    running_ns, queued_ns, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (running_ns + queued_ns) / 1e9 + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")

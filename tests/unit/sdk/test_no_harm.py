@@ -17,8 +17,8 @@ pytestmark = pytest.mark.integration
 
 EXIT_DELAY_S = 2.0
 """Contract: the end of the job is delayed by so much at most."""
-SLACK_S = 3.0
-"""Starting an interpreter and importing OpenTelemetry on a machine that runs other tests as well."""
+SLACK_S = 1.0
+"""Reading modules from the disk, and waiting for the interpreter while another thread imports them."""
 
 CRASH = """
 import firstfault
@@ -99,8 +99,8 @@ def _assert_same(bare: Outcome, watched: Outcome, processes: int = 1) -> None:
     # Python's warning about forking beside threads names the process.
     shown, shown_bare = (re.sub(r"pid=\d+", "pid=N", outcome.stderr) for outcome in (watched, bare))
     assert (watched.code, watched.stdout, shown) == (bare.code, bare.stdout, shown_bare)
-    # How long a bare interpreter takes here tells how busy the machine is.
-    assert watched.seconds - bare.seconds < processes * EXIT_DELAY_S + SLACK_S + 3 * bare.seconds
+    # The bare run is the baseline: what the program itself waits for is in both.
+    assert watched.waited_s - bare.waited_s < processes * (EXIT_DELAY_S + SLACK_S)
 
 
 WAYS = [(kind, "ok") for kind in EXITS if kind != "crash"] + [(kind, "black_hole") for kind in ("interrupt", "sys_exit", "child")]
