@@ -3,6 +3,7 @@
 import os
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,16 @@ def program(jobs: Jobs) -> Path:
     return folder
 
 
-def _run(jobs: Jobs, program: Path, script: str, *, command: tuple[str, ...] = (), **environ: str) -> tuple[int, str]:
-    """Run a script under `firstfault run`; its status and output."""
+def _run(
+    jobs: Jobs,
+    program: Path,
+    script: str,
+    *,
+    command: tuple[str, ...] = (),
+    meanwhile: Callable[[], object] = lambda: None,
+    **environ: str,
+) -> tuple[int, str]:
+    """Run a script under `firstfault run`; its status and output. `meanwhile` is called while it runs."""
     path = program / "train.py"
     path.write_text(textwrap.dedent(script))
     process = jobs.command(
@@ -42,6 +51,7 @@ def _run(jobs: Jobs, program: Path, script: str, *, command: tuple[str, ...] = (
         environ={"PYTHONPATH": os.pathsep.join([SDK, str(program)]), "FIRSTFAULT_SIDECAR_LOG": "", **environ},
         ready=False,
     )
+    meanwhile()
     out, _ = process.communicate(timeout=40)
     return process.returncode, out.decode()
 
@@ -87,7 +97,7 @@ def test_ranks_are_watched_and_their_launcher_is_not(jobs: Jobs, receiver: Recei
 @pytest.mark.parametrize("rank", ["", "5"])
 def test_children_of_a_rank_are_quiet(jobs: Jobs, receiver: Receiver, program: Path, helper: str, rank: str) -> None:
     script = f"""
-    import multiprocessing, os, subprocess, sys, torch
+    import multiprocessing, os, subprocess, sys, time, torch
 
     def work(number):
         import torch
@@ -96,13 +106,20 @@ def test_children_of_a_rank_are_quiet(jobs: Jobs, receiver: Receiver, program: P
     if __name__ == "__main__":
         {helper}
         print(os.getpid())
+        sys.stdout.flush()
+        while not os.path.exists({str(jobs.folder / "seen")!r}):
+            time.sleep(0.01)
     """
-    status, out = _run(jobs, program, script, RANK=rank)
+
+    def until_it_has_been_heard_of() -> None:
+        receiver.wait("train.heartbeat", timeout_s=40)
+        (jobs.folder / "seen").touch()
+
+    status, out = _run(jobs, program, script, RANK=rank, meanwhile=until_it_has_been_heard_of)
     assert status == 0
     receiver.wait("train.exit")
     assert _watched(receiver) == {(int(out), int(rank) if rank else None)}
-    # A job may end before its first heartbeat; nobody else may send one.
-    assert {record.resource["process.pid"] for record in receiver.of("train.heartbeat")} <= {int(out)}
+    assert {record.resource["process.pid"] for record in receiver.of("train.heartbeat")} == {int(out)}
 
 
 def test_a_rank_started_by_a_program_of_the_users_own_is_watched(jobs: Jobs, receiver: Receiver, program: Path) -> None:
