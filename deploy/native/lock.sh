@@ -2,7 +2,7 @@
 # Rewrites the hashed locks of requirements/ from their .in files. The locks name no registry, so any mirror can serve them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for name in dev server sdk bootstrap torch torch-wheel flink flink-wheel; do
+for name in dev server sdk bootstrap build deploy torch torch-wheel flink flink-wheel; do
     oldest=3.11
     deps=
     [ $name = sdk ] && oldest=3.10
