@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ class ServerFailed(RuntimeError):
 class Process:
     """One child process with its output in a log file. Killed by the kernel when the thread that started it ends."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
         libc, parent = ctypes.CDLL(None), os.getpid()
 
@@ -35,7 +35,13 @@ class Process:
         with log.open("wb") as output:
             # A session of its own: Ctrl-C in a terminal is for whoever started the server, who then stops it in order.
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, preexec_fn=die_with_parent
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
             )
 
     @property

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
@@ -15,7 +14,7 @@ from firstfault_server.adapters.filelog import FileLog
 from firstfault_server.adapters.sqlite import SqliteStores
 from firstfault_server.cli.late_aggregates import LateAggregates, MeasuredAggregates
 from firstfault_server.core.stages import build_stages
-from firstfault_server.core.thresholds import Thresholds
+from firstfault_server.core.thresholds import Thresholds, overridden
 from firstfault_server.detect.embedded import EmbeddedHost
 from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.settings import Settings, SettingsError
@@ -26,15 +25,10 @@ from firstfault_server.writer.retention import Kept, Retention, RetentionMetrics
 
 def thresholds(settings: Settings) -> Thresholds:
     """Defaults with the overrides of the settings. Raises SettingsError for a name or value that cannot be."""
-    known = {field.name for field in msgspec.structs.fields(Thresholds)}
-    unknown = sorted(set(settings.thresholds) - known)
-    if unknown:
-        raise SettingsError(f"thresholds: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-    whole = {name: int(value) if value.is_integer() else value for name, value in settings.thresholds.items()}
     try:
-        return msgspec.convert(whole, Thresholds)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"thresholds: {error}") from error
+        return overridden(settings.thresholds)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
 
 
 def open_aggregates(folder: Path, log: FilteringBoundLogger) -> LateAggregates:

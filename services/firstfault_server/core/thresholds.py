@@ -1,5 +1,6 @@
 """Every budget, bound and limit of detection: defaults that a deployment or a tenant may change."""
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -99,3 +100,16 @@ class Thresholds(msgspec.Struct, kw_only=True, frozen=True):
 def nanoseconds(seconds: float) -> int:
     """Seconds as integer nanoseconds."""
     return round(seconds * SECOND_NS)
+
+
+def overridden(values: Mapping[str, float]) -> Thresholds:
+    """The defaults with some values of one's own. Raises ValueError for a name or value that cannot be."""
+    known = {field.name for field in msgspec.structs.fields(Thresholds)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(f"thresholds: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    whole = {name: int(value) if float(value).is_integer() else value for name, value in values.items()}
+    try:
+        return msgspec.convert(whole, Thresholds)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"thresholds: {error}") from error
