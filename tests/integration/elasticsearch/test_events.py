@@ -17,23 +17,12 @@ from firstfault_server.adapters.elasticsearch.templates import FAMILIES
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.search import Expression, Term
 from firstfault_server.ports import ListQuery, StoreUnavailable
-from tests.contract.indices import remove_indices
 from tests.contract.records import DAY_NS, NOW_NS, FixedClock, event, incident, message, run
 from tests.contract.test_search_agreement import events, expressions
 
 TODAY = "2026.09.21"
 """Day of `NOW_NS`."""
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def connection(elasticsearch_address: str) -> Iterator[Connection]:
-    """Names of this test alone; what it made is removed."""
-    made = Connection(url=elasticsearch_address, prefix=f"test-{uuid.uuid4().hex}")
-    yield made
-    remove_indices(made)
-    with made.client() as client:
-        client.indices.delete_index_template(name=f"{made.prefix}-*")
 
 
 def opened(connection: Connection, *, refresh: bool = False) -> ElasticsearchStores:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from firstfault_server.adapters.elasticsearch.audit import AuditTrail
 from firstfault_server.adapters.elasticsearch.cluster import Cluster
 from firstfault_server.adapters.elasticsearch.documents import document_id, storable, unpack
-from firstfault_server.adapters.elasticsearch.query import EVERYTHING, Query, long, plain
+from firstfault_server.adapters.elasticsearch.query import EVERYTHING, Query, exactly, long, plain
 from firstfault_server.adapters.elasticsearch.templates import DESTINATIONS, KEYS, Family
 from firstfault_server.ports import AccessKey, Audit, Destination, NotFound
 
@@ -31,13 +31,13 @@ class ElasticsearchAccessStore:
 
     def keys(self, tenant: str | None = None) -> list[AccessKey]:
         """All keys, or one tenant's, oldest first."""
-        query = EVERYTHING if tenant is None else {"term": {"tenant": plain(tenant)}}
+        query = EVERYTHING if tenant is None else exactly("tenant", tenant)
         hits = self._cluster.each(KEYS, query, OLDEST_FIRST, source_includes=["record"])
         return [unpack(hit["_source"]["record"], AccessKey) for hit in hits]
 
     def key_by_hash(self, secret_hash: str) -> AccessKey | None:
         """The key of a secret, revoked ones included."""
-        query = {"term": {"secret_hash": plain(secret_hash)}}
+        query = exactly("secret_hash", secret_hash)
         hits = self._cluster.search(KEYS, query=query, size=1, source_includes=["record"])
         return unpack(hits[0]["_source"]["record"], AccessKey) if hits else None
 
@@ -57,7 +57,7 @@ class ElasticsearchAccessStore:
 
     def destinations(self, tenant: str) -> list[Destination]:
         """One tenant's destinations, oldest first."""
-        query = {"bool": {"filter": [{"term": {"tenant": plain(tenant)}}, KEPT]}}
+        query = {"bool": {"filter": [exactly("tenant", tenant), KEPT]}}
         hits = self._cluster.each(DESTINATIONS, query, OLDEST_FIRST, source_includes=["record"])
         return [unpack(hit["_source"]["record"], Destination) for hit in hits]
 

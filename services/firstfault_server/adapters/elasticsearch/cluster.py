@@ -1,9 +1,11 @@
 """What all stores of one cluster share: its client, and the requests they make of it."""
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
+from elasticsearch import ApiError
 
 from firstfault_server.adapters.elasticsearch import bulk
 from firstfault_server.adapters.elasticsearch.bulk import Action, Outcome
@@ -16,6 +18,12 @@ from firstfault_server.ports import StoreUnavailable
 AT_ONCE: Final = 500
 Hit = dict[str, Any]
 Refresh = bool | Literal["wait_for"]
+
+
+PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.0)
+"""Seconds between looks at an index that cannot be read yet because it was made a moment ago, as by the first write of a day."""
+NOT_NOW: Final = 503
+NO_INDEX, NO_SHARD = "index_not_found_exception", "no_shard_available_action_exception"
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,13 +110,18 @@ class Cluster:
     def get(self, family: Family, keys: Sequence[str], fields: Sequence[str], *, period: str = "") -> dict[str, Found]:
         """Of the documents that are there those fields, by id, as last written."""
         found: dict[str, Found] = {}
+        index = self.index(family, period)
         for start in range(0, len(keys), AT_ONCE):
             with self.connection.asking(f"read {family.name}"):
-                answer = self.client.mget(index=self.index(family, period), ids=keys[start : start + AT_ONCE], source_includes=fields)
+                for pause in PAUSES:
+                    answer = self.client.mget(index=index, ids=keys[start : start + AT_ONCE], source_includes=fields)
+                    if not any(_reason(each) == NO_SHARD for each in answer["docs"]):
+                        break
+                    time.sleep(pause)
             for each in answer["docs"]:
                 if each.get("found"):
                     found[each["_id"]] = Found(source=each["_source"], seq_no=each["_seq_no"], primary_term=each["_primary_term"])
-                elif each.get("error", {}).get("type", "index_not_found_exception") != "index_not_found_exception":
+                elif _reason(each) not in ("", NO_INDEX):
                     raise self.unavailable(f"cannot read {family.name}: {each['error'].get('reason')}")
         return found
 
@@ -121,8 +134,17 @@ class Cluster:
         """Whole answer of a search. Raises StoreUnavailable also for an answer in part."""
         aliases = ",".join(family.alias(self.connection.prefix) for family in families)
         with self.connection.asking(f"search {', '.join(family.name for family in families)}"):
-            # Before the first record there is no index, and that is no error.
-            answer: dict[str, Any] = self.client.search(index=aliases, ignore_unavailable=True, **asked).body
+            for pause in PAUSES:
+                try:
+                    # Before the first record there is no index, and that is no error.
+                    answer: dict[str, Any] = self.client.search(index=aliases, ignore_unavailable=True, **asked).body
+                except ApiError as error:
+                    if error.status_code != NOT_NOW or not pause:
+                        raise
+                else:
+                    if not answer["_shards"]["failed"]:
+                        break
+                time.sleep(pause)
         self._check_whole(answer)
         return answer
 
@@ -158,3 +180,8 @@ class Cluster:
         aliases = ",".join(family.alias(self.connection.prefix) for family in families)
         with self.connection.asking(f"refresh {', '.join(family.name for family in families)}"):
             self.client.indices.refresh(index=aliases, ignore_unavailable=True)
+
+
+def _reason(answer: dict[str, Any]) -> str:
+    reason: str = answer.get("error", {}).get("type", "")
+    return reason

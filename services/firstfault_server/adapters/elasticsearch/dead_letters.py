@@ -5,6 +5,7 @@ from typing import Final
 
 from firstfault_server.adapters.elasticsearch.cluster import Cluster, Refresh
 from firstfault_server.adapters.elasticsearch.documents import dead_letter_document, unpack
+from firstfault_server.adapters.elasticsearch.query import exactly
 from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS
 from firstfault_server.core import model
 
@@ -26,5 +27,5 @@ class DeadLetters:
     def newest(self, tenant: str, limit: int) -> list[model.DeadLetter]:
         """Newest first."""
         order = [{"received_ns": "desc"}, {"id": "desc"}]
-        hits = self._cluster.search(DEAD_LETTERS, query={"term": {"tenant": tenant}}, size=limit, sort=order, source_includes=["record"])
+        hits = self._cluster.search(DEAD_LETTERS, query=exactly("tenant", tenant), size=limit, sort=order, source_includes=["record"])
         return [unpack(hit["_source"]["record"], model.DeadLetter) for hit in hits]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from firstfault_server.adapters.elasticsearch.templates import LONGEST_VALUE
 from firstfault_server.core import attempts, model
 from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
 from firstfault_server.core.search_fields import Fields
@@ -25,6 +26,11 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def exactly(field: str, value: str) -> Query:
+    """The field has just this value. Longer values than are kept for searches match nothing."""
+    return {"term": {field: {"value": plain(value)}}} if len(value) <= LONGEST_VALUE else NOTHING
+
+
 def plain_field(term: Term) -> Query | None:
     """For kinds of things of which every key is a field."""
     return None
@@ -40,7 +46,7 @@ def compile_query(
     """
     check(query.where, fields)
     compiler = _Compiler(fields, texts, special, within)
-    filters: list[Query] = [{"term": {f"{within}tenant": plain(query.tenant)}}, compiler.compile(query.where)]
+    filters: list[Query] = [exactly(f"{within}tenant", query.tenant), compiler.compile(query.where)]
     period = between(query.since_ns, query.until_ns)
     if period:
         filters.append({"range": {f"{within}time_ns": period}})
@@ -78,7 +84,7 @@ class _Compiler:
         field = self._fields[term.key]
         if field.type == "number":
             return number_range(f"{self._within}search.{term.key}", *bounds(term, field))
-        return {"term": {f"{self._within}search.{term.key}": {"value": plain(term.value)}}}
+        return exactly(f"{self._within}search.{term.key}", term.value)
 
 
 def number_range(field: str, low: int | None, high: int | None) -> Query:

@@ -7,7 +7,7 @@ from firstfault_server.adapters.elasticsearch.bulk import Action
 from firstfault_server.adapters.elasticsearch.cluster import Cluster
 from firstfault_server.adapters.elasticsearch.documents import document_id, searchable, storable, unpack
 from firstfault_server.adapters.elasticsearch.paging import page
-from firstfault_server.adapters.elasticsearch.query import Query, compile_query, long, plain
+from firstfault_server.adapters.elasticsearch.query import Query, compile_query, exactly, long
 from firstfault_server.adapters.elasticsearch.templates import SILENCES
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.search import Term
@@ -71,7 +71,7 @@ class ElasticsearchSilenceStore:
 
     def ending_after(self, tenant: str, time_ns: int) -> list[model.Silence]:
         """Those that end later than a time, oldest first; of very many those that end last."""
-        query = {"bool": {"filter": [{"term": {"tenant": plain(tenant)}}, {"range": {"ends_ns": {"gt": long(time_ns)}}}]}}
+        query = {"bool": {"filter": [exactly("tenant", tenant), {"range": {"ends_ns": {"gt": long(time_ns)}}}]}}
         latest = [{"ends_ns": "desc"}, {"id": "desc"}]
         hits = self._cluster.search(SILENCES, query=query, sort=latest, size=MAX_SILENCES, source_includes=["record"])
         found = [unpack(hit["_source"]["record"], model.Silence) for hit in hits]
