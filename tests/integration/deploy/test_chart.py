@@ -1,0 +1,307 @@
+"""The Helm chart, rendered by Helm's own library in several sets of values, against the schemas of Kubernetes and of the Flink operator."""
+
+import copy
+import json
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.native.servers.jars import fetch
+from firstfault_server.detect.flink.plan import read_plan
+from firstfault_server.settings import Settings, is_secret
+from tests.integration.deploy.environment import ROOT, ensure
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+CHART = ROOT / "helm" / "firstfault"
+KUBERNETES = ("1.29", "1.33", "1.37")
+LEAST: dict[str, Any] = {
+    "kafka": {"bootstrap": "kafka-0:9092,kafka-1:9092"},
+    "elasticsearch": {"url": "https://elasticsearch:9200"},
+    "clickhouse": {"url": "http://clickhouse:8123"},
+    "existingSecret": {"name": "firstfault"},
+    "flink": {"state": {"existingClaim": "flink-state"}},
+}
+SECRET_FIELDS = {f"FIRSTFAULT_{name.upper()}_FILE" for name, field in Settings.model_fields.items() if is_secret(field)}
+FIELDS = {f"FIRSTFAULT_{name.upper()}" for name in Settings.model_fields}
+Document = dict[str, Any]
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`more` laid over `base`, as Helm does."""
+    out = dict(copy.deepcopy(base))
+    for key, value in more.items():
+        out[key] = merged(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+    return out
+
+
+EVERYTHING = merged(
+    LEAST,
+    {
+        "image": {"digest": "sha256:" + "a" * 64},
+        "imagePullSecrets": [{"name": "pull"}],
+        "existingSecret": {"keys": {"elasticsearchApiKey": "es", "kafkaSecurity": "kafka", "elasticsearchCa": "ca.crt"}},
+        "publicUrl": "https://firstfault.example.org",
+        "allowedHosts": ["firstfault.example.org"],
+        "settings": {"FIRSTFAULT_ALERT_TIMEOUT_S": "10", "FIRSTFAULT_THRESHOLDS": '{"silence_s": 20}'},
+        **{name: {"autoscaling": {"enabled": True}} for name in ("ingest", "writer", "api", "alerter")},
+        "flink": {
+            "parallelism": 2,
+            "upgradeMode": "last-state",
+            "jobManager": {"replicas": 2},
+            "state": {"dir": "s3://bucket/firstfault", "plugin": "flink-s3-fs-hadoop-2.3.0.jar", "existingClaim": ""},
+            "configuration": {"execution.checkpointing.num-retained": "5"},
+        },
+        "agent": {"enabled": True, "clusterName": "east", "existingSecret": {"name": "agent"}, "kernel": {"source": "journald"}},
+        "podAnnotations": {"a/b": "c"},
+        "podLabels": {"team": "x"},
+        "nodeSelector": {"pool": "services"},
+        "tolerations": [{"key": "services", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "priorityClassName": "high",
+        "networkPolicy": {
+            "ingestFrom": [{"namespaceSelector": {}}],
+            "apiFrom": [{"podSelector": {}}],
+            "metricsFrom": [{"podSelector": {}}],
+        },
+        "serviceMonitor": {"evenIfUnknown": True, "labels": {"release": "prometheus"}},
+    },
+)
+BARE = merged(
+    LEAST,
+    {
+        "flink": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "serviceAccount": {"create": False, "name": "given"},
+        "topologySpread": {"enabled": False},
+        "api": {"replicas": 1, "podDisruptionBudget": {"enabled": False}},
+        "existingSecret": {"keys": {"cursorSecret": ""}},
+        "agent": {
+            "enabled": True,
+            "existingSecret": {"name": "agent"},
+            "kernel": {"source": "none"},
+            "podLogs": {"enabled": False},
+            "hostPorts": {"http": 0, "grpc": 0},
+        },
+    },
+)
+KERNEL_FILE = merged(LEAST, {"agent": {"enabled": True, "existingSecret": {"name": "agent"}, "kernel": {"source": "file"}}})
+GOOD = {"least": LEAST, "everything": EVERYTHING, "bare": BARE, "kernel-file": KERNEL_FILE}
+REFUSED = {
+    "nothing": ({}, "must be set"),
+    "no-secret": (merged(LEAST, {"existingSecret": {"name": ""}}), "existingSecret.name must be set"),
+    "unknown": (merged(LEAST, {"ingset": {}}), "additional properties"),
+    "unknown-inside": (merged(LEAST, {"api": {"replica": 2}}), "additional properties"),
+    "zero": (merged(LEAST, {"api": {"replicas": 0}}), "minimum"),
+    "latest": (merged(LEAST, {"image": {"tag": "latest"}}), "tag"),
+    "stateless": (merged(LEAST, {"flink": {"upgradeMode": "stateless"}}), "upgradeMode"),
+    "state-in-the-pod": (merged(LEAST, {"flink": {"state": {"existingClaim": ""}}}), "existingClaim must be set"),
+    "secret-in-settings": (merged(LEAST, {"settings": {"FIRSTFAULT_CLICKHOUSE_PASSWORD": "x"}}), "FIRSTFAULT_CLICKHOUSE_PASSWORD"),
+    "bootstrap": (merged(LEAST, {"kafka": {"bootstrap": "kafka"}}), "bootstrap"),
+    "agent-without-key": (merged(LEAST, {"agent": {"enabled": True}}), "agent.existingSecret.name must be set"),
+    "cursors": (merged(LEAST, {"existingSecret": {"keys": {"cursorSecret": ""}}}), "cursorSecret must be set"),
+}
+
+
+def flink_definition() -> Document:
+    """The operator's own schema of a FlinkDeployment, closed against keys it does not know."""
+    (jar,) = fetch("flink-operator").glob("*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        definition = yaml.safe_load(archive.read("META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"))
+    (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1beta1"]
+    schema: Document = version["schema"]["openAPIV3Schema"]
+    schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    # The newest published definition is older than this version of Flink; the operator's documentation says which ones know it.
+    schema["properties"]["spec"]["properties"]["flinkVersion"]["enum"].append("v2_3")
+    return closed(schema)
+
+
+def closed(schema: Any) -> Any:
+    """A cluster drops what it does not know without a word; here it is an error."""
+    if not isinstance(schema, dict):
+        return schema
+    out = {
+        key: {name: closed(part) for name, part in value.items()} if key == "properties" else closed(value) for key, value in schema.items()
+    }
+    if "properties" in out and "additionalProperties" not in out and not out.get("x-kubernetes-preserve-unknown-fields"):
+        out["additionalProperties"] = False
+    if out.pop("x-kubernetes-int-or-string", None):
+        out.pop("type", None)
+    return out
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[str, Document]:
+    """What each case gives."""
+    cases = GOOD | {name: values for name, (values, _) in REFUSED.items()}
+    asked = {
+        "chart": str(CHART),
+        "kubernetes": KUBERNETES,
+        "definitions": {"FlinkDeployment": flink_definition()},
+        "cases": list(cases.values()),
+    }
+    program = Path(__file__).with_name("chart_program.py")
+    done = subprocess.run([ensure() / "bin" / "python", str(program)], input=json.dumps(asked), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(cases, json.loads(done.stdout), strict=True))
+
+
+def documents(rendered: Mapping[str, Document], case: str, kind: str = "") -> list[Document]:
+    """Objects of a case."""
+    return [document for document in rendered[case]["documents"] if kind in ("", document["kind"])]
+
+
+def pods(found: list[Document]) -> Iterator[tuple[str, Document]]:
+    """Pod templates by name."""
+    for document in found:
+        if document["kind"] in ("Deployment", "DaemonSet", "Job"):
+            yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+        elif document["kind"] == "FlinkDeployment":
+            yield document["metadata"]["name"], document["spec"]["podTemplate"]["spec"]
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_a_cluster_takes_it(rendered: dict[str, Document], case: str) -> None:
+    found = rendered[case]
+    assert found["refused"] == ""
+    assert found["lint"] == []
+    assert found["problems"] == []
+    names = [(document["kind"], document["metadata"]["name"]) for document in found["documents"]]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_values_that_are_refused(rendered: dict[str, Document], case: str) -> None:
+    assert REFUSED[case][1] in rendered[case]["refused"]
+
+
+def test_the_checks_can_fail(rendered: dict[str, Document]) -> None:
+    """A misspelt key of each kind of object is found."""
+    (flink,) = documents(rendered, "least", "FlinkDeployment")
+    deployment = documents(rendered, "least", "Deployment")[0]
+    broken = [merged(flink, {"spec": {"job": {"upgradMode": "savepoint"}}}), merged(deployment, {"spec": {"replicsa": 2}})]
+    asked = {"documents": broken, "kubernetes": KUBERNETES[:1], "definitions": {"FlinkDeployment": flink_definition()}}
+    text = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); from chart_program import problems; a = json.load(sys.stdin); "
+        "print(json.dumps([problems(d, a['kubernetes'], a['definitions']) for d in a['documents']]))"
+    )
+    command = [ensure() / "bin" / "python", "-c", text, str(Path(__file__).parent)]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
+    first, second = json.loads(done.stdout)
+    assert "upgradMode" in first[0]
+    assert "replicsa" in second[0]
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_variables_are_settings(rendered: dict[str, Document], case: str) -> None:
+    """Every FIRSTFAULT_ variable is a setting of the program that gets it, and the settings can be read."""
+    for document in documents(rendered, case, "ConfigMap"):
+        assert set(document["data"]) <= FIELDS
+        given = {name.removeprefix("FIRSTFAULT_").lower(): value for name, value in document["data"].items()}
+        Settings(**{name: json.loads(value) if name in ("allowed_hosts", "thresholds") else value for name, value in given.items()})
+    for name, pod in pods(documents(rendered, case)):
+        for container in pod["containers"]:
+            ours = {
+                entry["name"]: entry.get("value", "{}") for entry in container.get("env", []) if entry["name"].startswith("FIRSTFAULT_")
+            }
+            if name.endswith("-detect"):
+                read_plan([], ours)
+                assert set(ours) <= {f"FIRSTFAULT_{field.upper()}" for field in read_plan([], ours).__struct_fields__}
+            else:
+                assert set(ours) <= SECRET_FIELDS | {"FIRSTFAULT_ELASTICSEARCH_CA_FILE"}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_pods_are_confined(rendered: dict[str, Document], case: str) -> None:
+    """No privileges, no account token that nobody uses, a root file system that is read; the agent may read what root may, no more."""
+    for name, pod in pods(documents(rendered, case)):
+        agent, flink = name.endswith("-agent"), name.endswith("-detect")
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert agent or pod["securityContext"]["runAsNonRoot"] is True
+        assert flink or pod["automountServiceAccountToken"] is False
+        assert not any(pod.get(shared) for shared in ("hostNetwork", "hostPID", "hostIPC"))
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]} | ({"add": ["DAC_READ_SEARCH"]} if agent else {})
+            assert flink or security["readOnlyRootFilesystem"] is True
+            assert flink or {"requests", "limits"} <= container["resources"].keys()
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in pod["volumes"]}
+        for volume in pod["volumes"]:
+            if "hostPath" in volume:
+                assert agent
+                (mount,) = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == volume["name"]]
+                assert volume["name"] == "data" or mount["readOnly"] is True
+
+
+def test_services_can_be_watched_moved_and_reached(rendered: dict[str, Document]) -> None:
+    found = documents(rendered, "everything")
+    kinds = {kind: {d["metadata"]["name"] for d in found if d["kind"] == kind} for kind in {d["kind"] for d in found}}
+    services = {f"trial-firstfault-{name}" for name in ("ingest", "writer", "api", "alerter")}
+    for kind in ("Deployment", "PodDisruptionBudget", "HorizontalPodAutoscaler", "Service", "NetworkPolicy", "ServiceMonitor"):
+        assert kinds[kind] == services, kind
+    for document in documents(rendered, "everything", "Deployment"):
+        assert "replicas" not in document["spec"], "the autoscaler's number would be taken back by each upgrade"
+        (container,) = document["spec"]["template"]["spec"]["containers"]
+        ports = {port["containerPort"] for port in container["ports"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["port"] in ports
+        assert container["args"] == ["serve", document["metadata"]["name"].rsplit("-", 1)[1]]
+        assert document["spec"]["template"]["metadata"]["annotations"].keys() >= {"checksum/settings", "checksum/secrets", "a/b"}
+        assert container["image"].endswith("@sha256:" + "a" * 64)
+    assert documents(rendered, "least", "ServiceMonitor") == []
+
+
+def test_a_change_of_settings_replaces_pods(rendered: dict[str, Document]) -> None:
+    def sums(case: str) -> set[str]:
+        return {d["spec"]["template"]["metadata"]["annotations"]["checksum/settings"] for d in documents(rendered, case, "Deployment")}
+
+    assert len(sums("least")) == 1
+    assert sums("least") == sums("kernel-file") != sums("everything")
+
+
+def test_migration_comes_first(rendered: dict[str, Document]) -> None:
+    """Before pods of the new version, at an install and at an upgrade; what it needs is there before it."""
+    hooks = [d for d in documents(rendered, "least") if "helm.sh/hook" in d["metadata"].get("annotations", {})]
+    weights = {d["kind"]: int(d["metadata"]["annotations"]["helm.sh/hook-weight"]) for d in hooks}
+    assert weights == {"ConfigMap": -10, "Job": 0}
+    assert {d["metadata"]["annotations"]["helm.sh/hook"] for d in hooks} == {"pre-install,pre-upgrade"}
+    (job,) = documents(rendered, "least", "Job")
+    pod = job["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "default"
+    assert pod["containers"][0]["args"][0] == "migrate"
+
+
+def test_the_flink_job_keeps_its_state(rendered: dict[str, Document]) -> None:
+    (least,), (everything,) = (documents(rendered, case, "FlinkDeployment") for case in ("least", "everything"))
+    assert least["spec"]["job"]["upgradeMode"] == "savepoint"
+    assert everything["spec"]["job"]["upgradeMode"] == "last-state"
+    for document, folder in ((least, "file:///state"), (everything, "s3://bucket/firstfault")):
+        options = document["spec"]["flinkConfiguration"]
+        assert options["high-availability.type"] == "kubernetes"
+        for option in ("high-availability.storageDir", "execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"):
+            assert options[option].startswith(f"{folder}/")
+        assert options["taskmanager.numberOfTaskSlots"] == "1"
+    assert everything["spec"]["flinkConfiguration"]["execution.checkpointing.num-retained"] == "5"
+    assert documents(rendered, "bare", "FlinkDeployment") == []
+    assert "Detection is switched off" in rendered["bare"]["notes"]
+
+
+def test_the_agent_reads_what_it_is_told_to(rendered: dict[str, Document]) -> None:
+    def arguments(case: str) -> list[str]:
+        (agent,) = documents(rendered, case, "DaemonSet")
+        (container,) = agent["spec"]["template"]["spec"]["containers"]
+        return [argument.rsplit("/", 1)[1] for argument in container["args"]]
+
+    assert arguments("everything") == ["node.yaml", "kernel.yaml", "kernel-journald.yaml", "pods.yaml"]
+    assert arguments("kernel-file") == ["node.yaml", "kernel.yaml", "kernel-file.yaml", "pods.yaml"]
+    assert arguments("bare") == ["node.yaml"]
+    for name in arguments("everything") + arguments("kernel-file"):
+        assert (ROOT / "deploy" / "collector" / "config" / name).is_file()
+    assert documents(rendered, "least", "DaemonSet") == []
