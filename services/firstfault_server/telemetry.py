@@ -40,9 +40,9 @@ class Lines:
 
 def logger(level: LogLevel = "info", form: LogFormat = "console", lines: Lines | None = None) -> FilteringBoundLogger:
     """A logger that writes one line an event (default: to stderr); values of keys that name a secret are masked."""
-    render: Any = (
-        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
-    )
+    # Plain tracebacks: with the values of variables they would show keys.
+    console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback)
+    render: Any = structlog.processors.JSONRenderer() if form == "json" else console
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -60,6 +60,10 @@ class Changes:
                     subscription.waiting[incident] = None
                 subscription.changed.set()
 
+    def tenants(self) -> frozenset[str]:
+        """Whose streams are open; from any thread."""
+        return frozenset(subscription.tenant for subscription in tuple(self._open))
+
     def subscribe(self, tenant: str) -> Subscription:
         """A new stream. Raises TooManyStreams."""
         if len(self._open) >= MAX_STREAMS or self._closed:

@@ -35,6 +35,7 @@ def commands() -> Mapping[str, Command]:
         "events": "search exceptions and warnings as they arrived",
         "silences": "keep the pages of chosen incidents quiet for a time",
         "keys": "create, list and revoke API keys",
+        "serve": "run one service of the distributed deployment: ingest, writer, api, alerter",
         "migrate": "create or upgrade topics, index templates and tables of the distributed service",
         "doctor": "send one marked event through the deployment and show each hop",
         "destinations": "say where pages go, and see what was delivered",

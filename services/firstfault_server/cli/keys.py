@@ -1,8 +1,8 @@
-"""`firstfault keys …`: API keys, through the API or straight in the data folder of this machine's service."""
+"""`firstfault keys …`: API keys, through the API or straight in the store of the service: the first one has to be made so."""
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from firstfault_server import ports
+from firstfault_server import settings as configuration
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import EVERYTHING, UrlOption, connect, segment
 from firstfault_server.core.access import DEFAULT_TENANT
@@ -17,6 +18,9 @@ from firstfault_server.core.access import DEFAULT_TENANT
 app = terminal.application("API keys: create, list, revoke.")
 
 DataOption = Annotated[Path | None, typer.Option("--data", help="Work on this data folder instead of through the API.", show_default=False)]
+DirectOption = Annotated[
+    bool, typer.Option("--direct", help="Work on the Elasticsearch that the settings name instead of through the API.", show_default=False)
+]
 SCOPES = get_args(ports.Permission)
 
 
@@ -29,6 +33,7 @@ def create(
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Whose key it is.", show_default=False)] = None,
     data: DataOption = None,
+    direct: DirectOption = False,
     output: terminal.OutputOption = None,
     api_url: UrlOption = None,
 ) -> None:
@@ -37,7 +42,7 @@ def create(
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown:
         terminal.fail(f"--scope {unknown[0]!r}: is one of {', '.join(SCOPES)}", terminal.EXIT_USAGE)
-    if data is not None:
+    if direct or data is not None:
         form = terminal.choose(output)
         document = _create_in(data, name, cast(list[ports.Permission], scopes), tenant or DEFAULT_TENANT)
     else:
@@ -51,9 +56,11 @@ def create(
 
 
 @app.command("list")
-def list_keys(data: DataOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+def list_keys(
+    data: DataOption = None, direct: DirectOption = False, output: terminal.OutputOption = None, api_url: UrlOption = None
+) -> None:
     """List keys, without their secrets."""
-    if data is not None:
+    if direct or data is not None:
         from firstfault_server.api.routes.keys import key_document
 
         form = terminal.choose(output)
@@ -73,9 +80,11 @@ def list_keys(data: DataOption = None, output: terminal.OutputOption = None, api
 
 
 @app.command()
-def revoke(key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption = None, api_url: UrlOption = None) -> None:
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption = None, direct: DirectOption = False, api_url: UrlOption = None
+) -> None:
     """Revoke a key: it is refused from now on."""
-    if data is None:
+    if data is None and not direct:
         client, _ = connect(api_url, None)
         client.request("DELETE", f"/v1/keys/{segment(key)}")
         return
@@ -91,7 +100,7 @@ def revoke(key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption =
     terminal.fail(f"there is no key {key!r}", terminal.EXIT_USAGE)
 
 
-def _create_in(data: Path, name: str, scopes: list[ports.Permission], tenant: str) -> dict[str, Any]:
+def _create_in(data: Path | None, name: str, scopes: list[ports.Permission], tenant: str) -> dict[str, Any]:
     from firstfault_server.api.routes.keys import key_document, make_key
     from firstfault_server.cli.clocks import SystemClock
 
@@ -103,7 +112,7 @@ def _create_in(data: Path, name: str, scopes: list[ports.Permission], tenant: st
 
 
 def _entry(key: ports.AccessKey, action: str, now_ns: int) -> ports.Audit:
-    """The audit entry of a change that somebody makes who may write the data folder."""
+    """The audit entry of a change that somebody makes who may write the store itself."""
     return ports.Audit(
         id=secrets.token_hex(12),
         tenant=key.tenant,
@@ -116,19 +125,36 @@ def _entry(key: ports.AccessKey, action: str, now_ns: int) -> ports.Audit:
 
 
 @contextmanager
-def _access(data: Path) -> Iterator[ports.AccessStore]:
+def _access(data: Path | None) -> Iterator[ports.AccessStore]:
+    """The keys in a data folder, or in the Elasticsearch of the settings."""
+    with ExitStack() as stack:
+        try:
+            access = _open_folder(stack, data) if data is not None else _open_elasticsearch(stack)
+            yield access
+        except (OSError, configuration.SettingsError) as error:
+            terminal.fail(str(error), terminal.EXIT_USAGE)
+        except ports.StoreUnavailable as error:
+            terminal.fail(str(error), terminal.EXIT_USAGE if data is not None else terminal.EXIT_UNREACHABLE)
+
+
+def _open_folder(stack: ExitStack, data: Path) -> ports.AccessStore:
     from firstfault_server.adapters.sqlite import open_stores
     from firstfault_server.cli.clocks import SystemClock
 
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        stores = open_stores(data / "firstfault.sqlite", SystemClock())
-    except (OSError, ports.StoreUnavailable) as error:
-        terminal.fail(str(error), terminal.EXIT_USAGE)
-    try:
-        yield stores.access
-    finally:
-        stores.close()
+    data.mkdir(parents=True, exist_ok=True)
+    stores = open_stores(data / "firstfault.sqlite", SystemClock())
+    stack.callback(stores.close)
+    return stores.access
+
+
+def _open_elasticsearch(stack: ExitStack) -> ports.AccessStore:
+    from firstfault_server.adapters.elasticsearch import open_stores
+    from firstfault_server.cli.clocks import SystemClock
+    from firstfault_server.cli.connections import elasticsearch_connection
+
+    stores = open_stores(elasticsearch_connection(configuration.load()), SystemClock(), "command line")
+    stack.callback(stores.close)
+    return stores.access
 
 
 def main(argv: list[str]) -> int:

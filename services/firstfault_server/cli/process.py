@@ -51,7 +51,7 @@ class Process:
 
     def background(self, work: Coroutine[None, None, None], name: str) -> None:
         """Run a task until the end."""
-        task = asyncio.create_task(work, name=name)
+        task = asyncio.create_task(self._guarded(work, name), name=name)
 
         async def end() -> None:
             task.cancel()
@@ -59,6 +59,12 @@ class Process:
                 await task
 
         self.stack.push_async_callback(end)
+
+    async def _guarded(self, work: Coroutine[None, None, None], name: str) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.log.error("a part of the service has ended by an error of its own; restart the service", part=name, exc_info=error)
 
 
 Start: TypeAlias = Callable[[Process], Awaitable[str]]

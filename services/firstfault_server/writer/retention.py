@@ -11,6 +11,8 @@ from structlog.typing import FilteringBoundLogger
 from firstfault_server.ports import Clock, StoreUnavailable
 
 EVERY_S: Final = 600.0
+LOOK_S: Final = 10.0
+"""How soon a process notices that it leads."""
 DAY_NS: Final = 86_400 * 1_000_000_000
 
 Extent: TypeAlias = tuple[int, int]
@@ -72,9 +74,11 @@ class Retention:
         for kept in self._stores:
             try:
                 self._prune(kept)
-            except StoreUnavailable as error:
+            except Exception as error:
+                # A store may say anything when another process removes the same at the same time; the next round tells.
                 self._metrics.failures.labels(kept.name).inc()
-                self._log.error("old data could not be removed", store=kept.name, reason=str(error))
+                details = {} if isinstance(error, StoreUnavailable) else {"exc_info": error}
+                self._log.error("old data could not be removed", store=kept.name, reason=str(error), **details)
 
     def _prune(self, kept: Kept) -> None:
         extents = [] if kept.extents is None else kept.extents()
@@ -88,8 +92,11 @@ class Retention:
         if reason == "size":
             self._log.warning("the store is larger than its share; its oldest part was removed", store=kept.name, limit=kept.max_bytes)
 
-    async def run(self, every_s: float = EVERY_S) -> None:
-        """Prune at once and then every so often, until cancelled."""
+    async def run(self, every_s: float = EVERY_S, leads: Callable[[], bool] = lambda: True, look_s: float = LOOK_S) -> None:
+        """Prune at once and then every so often, until cancelled. Of several processes the one that leads does so."""
         while True:
-            await asyncio.to_thread(self.prune)
-            await asyncio.sleep(every_s)
+            if leads():
+                await asyncio.to_thread(self.prune)
+                await asyncio.sleep(every_s)
+            else:
+                await asyncio.sleep(look_s)

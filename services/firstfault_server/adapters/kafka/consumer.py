@@ -124,6 +124,11 @@ class GroupConsumer:
             # The partitions went to another member just now, which will store the same records again.
             _logger.info("offsets of %s could not be kept: %s", self.group, error)
 
+    @property
+    def leads(self) -> bool:
+        """Whether the first partition of the first topic is this member's: true of one member at a time."""
+        return (next(iter(self._topics)), 0) in self._ours
+
     def measure(self) -> None:
         """Look how much there is to do. Raises StoreUnavailable, also when a topic is missing."""
         check_topics(self._admin, self._connection, self._topics)

@@ -44,12 +44,18 @@ class ConsumerLoop:
         self._measured = 0.0
         self._kafka_problem = "not connected yet"
         self._store_problem = ""
+        self._leads = False
         self._thread = threading.Thread(target=self._run, name=f"consume-{name}", daemon=True)
 
     @property
     def problem(self) -> str:
         """Why nothing is handled now; empty: all is well."""
         return self._store_problem or self._kafka_problem
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one member of its group that does what must be done once."""
+        return self._leads
 
     def start(self) -> None:
         """Begin."""
@@ -67,12 +73,13 @@ class ConsumerLoop:
             while not self._stopping.is_set():
                 self._round(consumer)
         finally:
-            self._kafka_problem = "ended"
+            self._kafka_problem, self._leads = "ended", False
             consumer.close()
 
     def _round(self, consumer: GroupConsumer) -> None:
         try:
             records = consumer.fetch(FETCH_S)
+            self._leads = consumer.leads
             self._measure(consumer)
             wait_s = FIRST_WAIT_S
             while records and not self._tried(records):

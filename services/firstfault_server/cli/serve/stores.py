@@ -1,0 +1,35 @@
+"""The stores of the distributed service as parts of a process. They connect by themselves, also after an outage."""
+
+import os
+import secrets
+import socket
+
+from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore
+from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_stores
+from firstfault_server.cli import connections
+from firstfault_server.cli.late_aggregates import LateAggregates, MeasuredAggregates
+from firstfault_server.cli.process import Process
+
+
+def open_context_stores(process: Process) -> ElasticsearchStores:
+    """Every store but the aggregates; closed at the end. Raises SettingsError."""
+    owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    stores = open_stores(connections.elasticsearch_connection(process.settings), process.clock, owner)
+    process.stack.callback(stores.close)
+    return stores
+
+
+def open_aggregates(process: Process) -> LateAggregates:
+    """The store of rollups; closed at the end."""
+
+    def opening() -> MeasuredAggregates:
+        engine = connections.clickhouse_engine(process.settings)
+        try:
+            return ClickHouseAggregateStore(engine, database=process.settings.clickhouse_database, upgrade=False)
+        except BaseException:
+            engine.close()
+            raise
+
+    aggregates = LateAggregates(opening, process.log)
+    process.stack.callback(aggregates.close)
+    return aggregates
