@@ -24,7 +24,7 @@ START_S = 60.0
 STOP_S = 3.0
 """With connections open clickhouse-local waits longer than this and then fails; acknowledged rows are with the kernel already."""
 LISTEN_AND_PARK = (
-    "SYSTEM START LISTEN QUERIES ALL; SELECT sleepEachRow(1) FROM system.numbers FORMAT Null SETTINGS max_block_size = 1, max_threads = 1, "
+    "SYSTEM START LISTEN HTTP; SELECT sleepEachRow(1) FROM system.numbers FORMAT Null SETTINGS max_block_size = 1, max_threads = 1, "
     "function_sleep_max_microseconds_per_block = 0, max_execution_time = 0, max_memory_usage = 0"
 )
 KILL_ALL = "KILL QUERY WHERE query_id != queryID() ASYNC"
