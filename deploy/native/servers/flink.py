@@ -74,15 +74,19 @@ class Flink:
         heap: str = "384m",
         path: Sequence[Path] = (),
         configuration: Mapping[str, object] | None = None,
+        ports: tuple[int, int] | None = None,
     ) -> None:
-        """`path`: more folders in which jobs find Python modules, each imported once for a TaskManager."""
+        """`path`: more folders in which jobs find Python modules, each imported once for a TaskManager.
+
+        `ports`: of the REST interface and of the JobManager; default: free ones.
+        """
         self._folder, self._wanted, self._heap = folder.resolve(), taskmanagers, heap
         self._path = (ROOT / "services", ROOT / "sdk", *path)
         self._more = dict(configuration or {})
         self._jobmanager: Process | None = None
-        self._taskmanagers: list[Process] = []
+        self._taskmanagers: dict[int, Process] = {}
         self._started = 0
-        rest, rpc = free_ports(2)
+        rest, rpc = ports or free_ports(2)
         self._ports = {"rest.port": rest, "jobmanager.rpc.port": rpc}
         self.rest = Rest(self.address)
 
@@ -92,26 +96,38 @@ class Flink:
         return f"127.0.0.1:{self._ports['rest.port']}"
 
     @property
+    def jobmanager_pid(self) -> int | None:
+        """Process id of the JobManager while it runs."""
+        return self._jobmanager.pid if self._jobmanager is not None and self._jobmanager.alive else None
+
+    @property
     def pids(self) -> list[int]:
         """Process ids of the TaskManagers that run."""
-        return [process.pid for process in self._taskmanagers if process.alive]
+        return [process.pid for process in self._taskmanagers.values() if process.alive]
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Return when all TaskManagers are registered. Raises ServerFailed."""
-        self._environment = ensure()
-        for name in ("conf", "checkpoints", "savepoints", "tmp"):
-            (self._folder / name).mkdir(parents=True, exist_ok=True)
-        settings = {**CONFIGURATION, **self._configuration(), **self._ports, **self._more}
-        text = "".join(f"{key}: {value}\n" for key, value in settings.items())
-        (self._folder / "conf" / "config.yaml").write_text(text, encoding="utf-8")
+        self.prepare()
         # Side by side: a TaskManager waits for the JobManager.
         self.start_jobmanager(wait=False)
         for _ in range(self._wanted):
             self.start_taskmanager(wait=False)
         self._wait_for_jobmanager()
         self._wait_for_taskmanagers()
+
+    def prepare(self) -> None:
+        """Make the environment if it is missing, and write the configuration. Raises ServerFailed."""
+        self._environment = ensure()
+        for name in ("conf", "checkpoints", "savepoints", "tmp"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        settings = {**CONFIGURATION, **self._configuration(), **self._ports, **self._more}
+        text = "".join(f"{key}: {value}\n" for key, value in settings.items())
+        # The parts of a cluster may be started by several processes at once.
+        written = self._folder / "conf" / f".config.{os.getpid()}"
+        written.write_text(text, encoding="utf-8")
+        written.rename(self._folder / "conf" / "config.yaml")
 
     def start_jobmanager(self, *, wait: bool = True) -> None:
         """Return when it answers. Raises ServerFailed."""
@@ -127,7 +143,7 @@ class Flink:
         entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         own = [f"-Dtaskmanager.resource-id=tm-{self._started}"]
         command = [*self._java(self._heap), entry, "--configDir", str(self._folder / "conf"), *own]
-        self._taskmanagers.append(Process(command, self._folder / f"taskmanager-{self._started}.log", self._variables()))
+        self._taskmanagers[self._started] = Process(command, self._folder / f"taskmanager-{self._started}.log", self._variables())
         if wait:
             self._wait_for_taskmanagers()
 
@@ -136,22 +152,26 @@ class Flink:
             self._jobmanager.wait_until(lambda: self.rest.ask("/overview") is not None, START_S, "Flink's JobManager")
 
     def _wait_for_taskmanagers(self) -> None:
-        alive = [process for process in self._taskmanagers if process.alive]
-        for process in self._taskmanagers[-1:]:
+        alive = [process for process in self._taskmanagers.values() if process.alive]
+        for process in alive[-1:]:
             process.wait_until(lambda: self.rest.taskmanagers() >= len(alive), START_S, "Flink's TaskManager")
 
     def stop(self) -> None:
         """End everything; jobs that run are lost but for their checkpoints."""
-        for process in self._taskmanagers:
+        for process in self._taskmanagers.values():
             # Nothing of it is needed any more, and an orderly end takes seconds.
             process.kill()
         self._taskmanagers.clear()
         if self._jobmanager is not None:
             self._jobmanager.stop()
 
-    def kill_taskmanager(self) -> None:
-        """End the oldest TaskManager that runs at once, as a crash would."""
-        self._taskmanagers.pop(0).kill()
+    def kill_taskmanagers_of(self, job: str) -> None:
+        """End the TaskManagers that work for a job at once, as a crash would; the others stay. Raises ServerFailed."""
+        busy = self.rest.taskmanagers_of(job)
+        for number, process in list(self._taskmanagers.items()):
+            if f"tm-{number}" in busy:
+                process.kill()
+                del self._taskmanagers[number]
 
     def kill_jobmanager(self) -> None:
         """End the JobManager at once, as a crash would; it forgets its jobs."""

@@ -43,6 +43,16 @@ class Rest:
         found = self.ask(f"/jobs/{job}") or {}
         return found.get("state") == "RUNNING" and all(vertex["status"] == "RUNNING" for vertex in found["vertices"])
 
+    def taskmanagers_of(self, job: str) -> set[str]:
+        """Ids of the TaskManagers that work for a job. Raises ServerFailed."""
+        found: set[str] = set()
+        for vertex in (self.ask(f"/jobs/{job}") or {}).get("vertices", []):
+            tasks = (self.ask(f"/jobs/{job}/vertices/{vertex['id']}") or {}).get("subtasks", [])
+            found |= {str(task["taskmanager-id"]) for task in tasks}
+        if not found:
+            raise ServerFailed(f"nobody works for job {job}: {self.state(job)}")
+        return found
+
     def failure(self, job: str) -> str:
         """The newest exception of a job, empty when it had none."""
         history = (self.ask(f"/jobs/{job}/exceptions") or {}).get("exceptionHistory", {})

@@ -1,0 +1,1 @@
+"""Detection in Flink says what detection in one process says, on the same records in real topics."""

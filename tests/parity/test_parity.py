@@ -1,0 +1,132 @@
+"""One job in each of two ways through the same log, and what it said against what the embedded host says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from deploy.native.servers.flink import Flink
+from deploy.native.servers.flink_env import ROOT
+from firstfault_server.core.thresholds import Thresholds
+from firstfault_server.detect.flink import plan
+from tests.parity.later_version import NOTE
+from tests.parity.outcomes import Outcome, differences, embedded
+from tests.parity.streams import AWAY, MANNERS, MARK, NAMES, STEADY, stream, tenant
+from tests.parity.topics import Topics
+from tests.property.scripts import T0, at
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+PATIENCE_S = 120.0
+
+
+class Story(msgspec.Struct, kw_only=True):
+    """What the job said, and what it should have said."""
+
+    found: Outcome
+    wanted: Outcome
+    repeated: int
+    """Rollups that were written more than once."""
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
+    """A cluster with room for two instances of everything."""
+    cluster = Flink(tmp_path_factory.mktemp("flink"), taskmanagers=2, path=[ROOT])
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def finish(topics: Topics) -> Story:
+    wanted = embedded(plan.stages(Thresholds()), topics.written())
+    marked = wanted.incidents[MARK]
+
+    def enough(found: Outcome) -> bool:
+        return found.incidents.get(MARK) == marked and len(found.rollups) >= len(wanted.rollups)
+
+    found = topics.read_until(enough, PATIENCE_S)
+    assert found.incidents.get(MARK) == marked, "the job did not get to the end"
+    rows = sum(type(record).__name__ == "Rollup" for record in topics.found)
+    return Story(found=found, wanted=wanted, repeated=rows - len(found.rollups))
+
+
+def killed(kafka: str, flink: Flink) -> Story:
+    """One instance; the time away of ingest falls into its life, and its TaskManager is killed in the middle."""
+    topics = Topics(kafka, 1)
+    records = stream()
+    try:
+        job = flink.submit("--kafka-bootstrap", kafka, "--kafka-prefix", topics.prefix)
+        middle = next(i for i, record in enumerate(records) if record.received_ms > at(41.5) // 1_000_000)
+        topics.write(records[:middle])
+        topics.read_until(lambda found: len(found.rollups) > 500, PATIENCE_S)
+        topics.write(records[middle : middle + 1000])
+        flink.kill_taskmanagers_of(job)
+        topics.write(records[middle + 1000 :])
+        flink.start_taskmanager()
+        story = finish(topics)
+        flink.rest.cancel(job, PATIENCE_S)
+        return story
+    finally:
+        topics.close()
+
+
+def upgraded(kafka: str, flink: Flink) -> Story:
+    """Two instances over two partitions, stopped with a savepoint; while they are away so is ingest; a later version goes on, alone."""
+    topics = Topics(kafka, 2)
+    records = stream()
+    start_ms = at(AWAY[0]) // 1_000_000
+    settings = ("--kafka-bootstrap", kafka, "--kafka-prefix", topics.prefix)
+    try:
+        job = flink.submit(*settings, "--flink-parallelism", "2")
+        topics.write([record for record in records if record.received_ms <= start_ms])
+        topics.read_until(lambda found: _reached(found, AWAY[0] - 3), PATIENCE_S)
+        savepoint = flink.stop_job(job)
+        topics.write([record for record in records if record.received_ms > start_ms])
+        job = flink.submit(*settings, "--flink-stages", "tests.parity.later_version:stages", state=savepoint)
+        story = finish(topics)
+        flink.rest.cancel(job, PATIENCE_S)
+        return story
+    finally:
+        topics.close()
+
+
+def _reached(found: Outcome, seconds: float) -> bool:
+    return any(run.tenant == STEADY and run.updated_ns - T0 >= seconds * 1e9 for run in found.runs.values())
+
+
+@pytest.fixture(scope="module", params=["killed", "upgraded"])
+def story(request: pytest.FixtureRequest, kafka_address: str, flink: Flink) -> Story:
+    """One way through the log."""
+    ways: dict[str, Any] = {"killed": killed, "upgraded": upgraded}
+    told: Story = ways[request.param](kafka_address, flink)
+    return told
+
+
+def test_nothing_was_lost_or_said_twice(story: Story) -> None:
+    assert story.found.letters == story.wanted.letters == []
+    assert story.repeated == 0
+    assert differences(story.found.rollups, story.wanted.rollups) == []
+    assert differences(story.found.events, story.wanted.events) == []
+    assert differences(story.found.findings, story.wanted.findings) == []
+
+
+def test_incidents_are_the_same_however_their_records_arrived(story: Story) -> None:
+    assert differences(story.found.incidents, story.wanted.incidents) == []
+    for manner in MANNERS:
+        for name in NAMES:
+            assert story.found.incidents[tenant(name, manner)], (name, manner)
+
+
+def test_nobody_is_silent_because_the_service_was_away(story: Story) -> None:
+    assert STEADY not in story.found.incidents
+    assert story.found.silent(STEADY) == story.wanted.silent(STEADY) == []
+
+
+def test_a_later_version_reads_the_state_of_this_one(story: Story) -> None:
+    noted = any(note.startswith(NOTE) for run in story.found.runs.values() for note in run.notes)
+    steps = {run.step for run in story.found.runs.values() if run.tenant == STEADY}
+    assert steps == {run.step for run in story.wanted.runs.values() if run.tenant == STEADY}
+    assert noted == any(run.notes for run in story.found.runs.values() if run.tenant == MARK)
