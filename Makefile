@@ -1,6 +1,6 @@
 # Everything starts here: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-torch run demo test check format generate lock bench soak eval clean
+.PHONY: help setup setup-torch run demo stack-up stack-demo stack-down test check format generate lock bench soak eval clean
 
 PY := .venv/bin/python
 FF := .venv/bin/firstfault
@@ -13,6 +13,8 @@ EVAL_DIR ?= $(wildcard ../shared/eval)
 EVAL_DATA ?= $(EVAL_DIR)/../data
 EVAL_TAXONOMY ?= $(EVAL_DIR)/../design/taxonomy.yaml
 EVAL_SCRIPTS ?= $(basename $(notdir $(sort $(wildcard $(EVAL_DIR)/score_*.py))))
+# Folder of the distributed service on this machine.
+STACK ?= .stack
 # Soak tests name their own limits; this one only ends what hangs.
 SOAK_TIMEOUT ?= 7200
 
@@ -30,6 +32,16 @@ run: setup ## the demo on a service that stays up
 
 demo: setup ## a real two-process job fails on one rank and becomes one incident
 	@$(FF) demo
+
+stack-up: setup ## the distributed service on real servers, below .stack (STACK=folder); returns when everything answers
+	@$(PY) -m deploy.native.stack --folder "$(STACK)" up
+
+stack-demo: setup ## the fault jobs through that service: each becomes the incident it must be
+	@$(PY) -m deploy.native.stack --folder "$(STACK)" status >/dev/null || { echo "make stack-demo: run make stack-up first" >&2; exit 2; }
+	@FIRSTFAULT_STACK_FOLDER="$(abspath $(STACK))" $(PYTEST) -q tests/integration/stack -k becomes_the_same_incident
+
+stack-down: setup ## end it and remove what it kept
+	@$(PY) -m deploy.native.stack --folder "$(STACK)" down
 
 test: setup ## every test except the long versions
 	@$(PYTEST) $(SPREAD) -m "not soak and not bench" $(TESTS)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from deploy.native.servers.shared import shared
 
-KEPT = {"FIRSTFAULT_CACHE", "FIRSTFAULT_SOAK"}
+KEPT = {"FIRSTFAULT_CACHE", "FIRSTFAULT_SOAK", "FIRSTFAULT_STACK_FOLDER"}
 """Settings of the tests themselves."""
 
 # No deadline: the machine may be busy. `make soak` looks further, and elsewhere each time.

@@ -72,7 +72,7 @@ class Pages:
 class Service:
     """One running service: where it listens, what it knows."""
 
-    def __init__(self, process: subprocess.Popen[str], api: str, otlp_http: str, errors: Path, pages: Pages) -> None:
+    def __init__(self, process: subprocess.Popen[str] | None, api: str, otlp_http: str, errors: Path, pages: Pages) -> None:
         self.process = process
         self.api_url = f"http://{api}"
         self.endpoint = f"http://{otlp_http}"

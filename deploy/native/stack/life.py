@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from deploy.native.servers.flink_rest import Rest
 from deploy.native.servers.process import ServerFailed
 from deploy.native.stack import layout as layouts
 from deploy.native.stack.layout import Layout
-from deploy.native.stack.programs import READY, SERVERS, SERVICES, programs
+from deploy.native.stack.programs import DETECTION, READY, SERVERS, SERVICES, programs
 from deploy.native.stack.supervision import Supervisor
 
 MIGRATE_S: Final = 240
-READY_S: Final = 180.0
+READY_S: Final = 300.0
 MARK: Final = "FIRSTFAULT_STACK_FOLDER"
 """Environment variable of every process of a stack, by which none of them is overlooked at the end."""
+
+THRESHOLDS: Final = '{"pause_floor_s": 20, "hang_confirm_s": 20, "hang_confirm_blind_s": 20}'
+"""Unless FIRSTFAULT_THRESHOLDS says otherwise: a hang is shown within a minute, and a busy machine does not look like one."""
 
 Say = Callable[[str], None]
 
@@ -30,17 +34,18 @@ def up(folder: Path, say: Say, first_port: int = 0) -> Layout:
     """Return when every server and service answers; what runs already is left alone. Raises ServerFailed."""
     layout = layouts.make(folder, first_port)
     supervisor = Supervisor(layout, programs(layout))
-    environment = layout.environment() | {MARK: str(layout.folder)}
+    environment = {"FIRSTFAULT_THRESHOLDS": THRESHOLDS, **layout.environment(), MARK: str(layout.folder)}
     supervisor.start(environment)
     for name in SERVERS:
         supervisor.run(name)
     say(f"starting {', '.join(SERVERS)}; the first time they are fetched, which takes minutes")
     _migrate(environment, supervisor)
-    for name in SERVICES:
+    for name in (DETECTION, *SERVICES):
         supervisor.run(name)
-    say(f"starting {', '.join(SERVICES)}")
+    say(f"starting {', '.join((DETECTION, *SERVICES))}")
     for name, port in READY.items():
-        _wait(f"{layout.url(port)}/readyz", name, supervisor)
+        _wait(lambda port=port: _ready(f"{layout.url(port)}/readyz"), name, supervisor)  # type: ignore[misc]
+    _wait(lambda: _detecting(layout), DETECTION, supervisor)
     return layout
 
 
@@ -66,19 +71,30 @@ def _migrate(environment: dict[str, str], supervisor: Supervisor) -> None:
         raise ServerFailed(f"the servers could not be prepared:\n{done.stderr[-2000:]}\n{logs}")
 
 
-def _wait(url: str, name: str, supervisor: Supervisor) -> None:
+def _wait(problem: Callable[[], str], name: str, supervisor: Supervisor) -> None:
     deadline = time.monotonic() + READY_S
-    answer = "no answer"
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except urllib.error.HTTPError as error:
-            answer = f"{error.code} {error.read().decode(errors='replace')[:500]}"
-        except OSError as error:
-            answer = str(error)
+    while why := problem():
+        if time.monotonic() > deadline:
+            raise ServerFailed(f"{name} is not ready after {READY_S:.0f} s: {why}\n{supervisor.log(name)}")
         time.sleep(0.2)
-    raise ServerFailed(f"{name} is not ready after {READY_S:.0f} s: {answer}\n{supervisor.log(name)}")
+
+
+def _ready(url: str) -> str:
+    """Why a service is not ready, empty when it is."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return ""
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode(errors='replace')[:500]}"
+    except OSError as error:
+        return str(error)
+
+
+def _detecting(layout: Layout) -> str:
+    """Why no job works on the input, empty when one does."""
+    rest = Rest(layout.at("flink"))
+    jobs = (rest.ask("/jobs") or {}).get("jobs", [])
+    return "" if any(rest.running(job["id"]) for job in jobs) else f"Flink's jobs: {jobs}"
 
 
 def _left(layout: Layout) -> Iterator[int]:

@@ -5,7 +5,8 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,16 +36,22 @@ class Supervisor:
 
     def __init__(self, layout: Layout, programs: Sequence[Program]) -> None:
         self._layout, self._programs = layout, programs
-        self._server = xmlrpc.client.ServerProxy(f"http://stack:{layout.password}@{layout.at('supervisor')}/RPC2")
 
     @property
     def running(self) -> bool:
         """Whether it answers."""
         try:
-            self._server.supervisor.getState()
+            with self._asking() as server:
+                server.getState()
         except (OSError, xmlrpc.client.Error):
             return False
         return True
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """What answers calls, for the length of the block."""
+        with xmlrpc.client.ServerProxy(f"http://stack:{self._layout.password}@{self._layout.at('supervisor')}/RPC2") as server:
+            yield server.supervisor
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Start it with every program stopped; nothing happens when it runs already. Raises ServerFailed."""
@@ -66,22 +73,24 @@ class Supervisor:
     def run(self, name: str) -> None:
         """Start a program unless it runs."""
         if self.states()[name] not in ("RUNNING", "STARTING"):
-            self._server.supervisor.startProcess(name, False)
+            with self._asking() as server:
+                server.startProcess(name, False)
 
     def halt(self, name: str) -> None:
         """End a program in order, and leave it so."""
         if self.states()[name] in ("RUNNING", "STARTING", "BACKOFF"):
-            self._server.supervisor.stopProcess(name)
+            with self._asking() as server:
+                server.stopProcess(name)
 
     def states(self) -> dict[str, str]:
         """State of each program, as supervisord names it."""
-        found: Any = self._server.supervisor.getAllProcessInfo()
-        return {each["name"]: each["statename"] for each in found}
+        with self._asking() as server:
+            return {each["name"]: each["statename"] for each in server.getAllProcessInfo()}
 
     def pid(self, name: str) -> int:
         """Process id of a program, 0 when it does not run."""
-        found: Any = self._server.supervisor.getProcessInfo(name)
-        return int(found["pid"])
+        with self._asking() as server:
+            return int(server.getProcessInfo(name)["pid"])
 
     def log(self, name: str) -> str:
         """The end of what a program has said."""
@@ -96,7 +105,8 @@ class Supervisor:
         pid = int(pid_file.read_text(encoding="ascii"))
         for program in reversed(self._programs):
             self.halt(program.name)
-        self._server.supervisor.shutdown()
+        with self._asking() as server:
+            server.shutdown()
         deadline = time.monotonic() + STOP_S
         while _alive(pid):
             if time.monotonic() > deadline:

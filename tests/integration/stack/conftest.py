@@ -1,0 +1,14 @@
+"""The stack that all tests of this folder share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.stack.deployed import Deployed, deployed
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """Every server and service, real processes all of them."""
+    with deployed(tmp_path_factory.mktemp("stack") / "stack") as up:
+        yield up
