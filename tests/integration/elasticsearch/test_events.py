@@ -166,6 +166,21 @@ def test_it_finds_what_the_plain_store_finds(store: ElasticsearchContextStore, w
         assert store.fingerprints(query) == plain.fingerprints(query)
 
 
+def test_fingerprints_of_the_same_moment_are_told_apart(store: ElasticsearchContextStore) -> None:
+    """Floating point, in which Elasticsearch aggregates, knows times of today to 256 ns."""
+    plain = memory.open_stores(FixedClock()).context
+    written = [event(number, time_ns=NOW_NS + number * 37 % 400, fingerprint=f"f-{number % 30:02}") for number in range(60)]
+    for each in (store, plain):
+        each.write_events(written)
+    query = ListQuery(tenant="acme", limit=4)
+    while True:
+        page = store.fingerprints(query)
+        assert page == plain.fingerprints(query)
+        if page.next_key is None:
+            break
+        query = msgspec.structs.replace(query, after=tuple(page.next_key))
+
+
 def test_a_cluster_that_is_away_is_named() -> None:
     (port,) = free_ports(1)
     stores = opened(Connection(url=f"http://127.0.0.1:{port}"))

@@ -148,17 +148,6 @@ class Cluster:
         self._check_whole(answer)
         return answer
 
-    def ask_all(self, family: Family, searches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Answers of several searches in one request: header and body of each."""
-        with self.connection.asking(f"search {family.name}"):
-            alias = family.alias(self.connection.prefix)
-            answers: list[dict[str, Any]] = self.client.msearch(index=alias, ignore_unavailable=True, searches=searches)["responses"]
-        for answer in answers:
-            if "error" in answer:
-                raise self.unavailable(f"cannot search {family.name}: {answer['error'].get('reason')}")
-            self._check_whole(answer)
-        return answers
-
     def _check_whole(self, answer: dict[str, Any]) -> None:
         """An answer without some of the indices would be a silent gap. Raises StoreUnavailable."""
         failed = answer["_shards"]["failed"]

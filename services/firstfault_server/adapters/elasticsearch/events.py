@@ -5,21 +5,21 @@ from typing import Any, Final
 
 import msgspec
 
+from firstfault_server.adapters.elasticsearch import fingerprints
 from firstfault_server.adapters.elasticsearch.ageing import Ageing
-from firstfault_server.adapters.elasticsearch.cluster import Cluster, Refresh, Refused
+from firstfault_server.adapters.elasticsearch.cluster import AT_ONCE, Cluster, Refresh, Refused
 from firstfault_server.adapters.elasticsearch.dead_letters import MOST_BYTES, DeadLetters
 from firstfault_server.adapters.elasticsearch.documents import Document, document_id, event_document, unpack
-from firstfault_server.adapters.elasticsearch.paging import newest_first, page
+from firstfault_server.adapters.elasticsearch.paging import page
 from firstfault_server.adapters.elasticsearch.query import Query, compile_query, in_attempts
 from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS
-from firstfault_server.core import fingerprints, model, search_fields
+from firstfault_server.core import model, search_fields
 from firstfault_server.core.keyset import start_key
 from firstfault_server.core.search import Term
 from firstfault_server.core.search_match import bounds
-from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page, StoreUnavailable
+from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page
 
 TEXTS: Final = ("words.body", "words.exception")
-BUCKETS: Final = 1000
 RUNS: Final = 200
 
 
@@ -52,8 +52,8 @@ class ElasticsearchContextStore:
         self._dead_letters.write(letters)
 
     def _known(self, ids: Sequence[str]) -> Iterator[str]:
-        for start in range(0, len(ids), BUCKETS):
-            asked = ids[start : start + BUCKETS]
+        for start in range(0, len(ids), AT_ONCE):
+            asked = ids[start : start + AT_ONCE]
             yield from (hit["_id"] for hit in self._cluster.search(EVENTS, query={"ids": {"values": asked}}, size=len(asked), source=False))
 
     # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -72,17 +72,9 @@ class ElasticsearchContextStore:
 
     def fingerprints(self, query: ListQuery) -> Page[dict[str, Any]]:
         """Per fingerprint, latest first: fingerprint, symptom, type, message, count, first_seen_ns, last_seen_ns, runs, nodes."""
-        chosen, after = self._query(query), start_key(query.after)
-        totals = list(self._totals(chosen))
-        keys = sorted(((last, name, count, first) for name, count, first, last in totals), reverse=True)
-        rows = [key for key in keys if after is None or key[:2] < after]
-        kept = rows[: query.limit]
-        described = self._latest(chosen, [name for _, name, _, _ in kept])
-        items = [
-            fingerprints.summary(event, count, first, last, places)
-            for (last, _, count, first), (event, places) in zip(kept, described, strict=True)
-        ]
-        return Page(items=items, next_key=[kept[-1][0], kept[-1][1]] if len(rows) > query.limit and kept else None)
+        found = fingerprints.rows(self._cluster, self._query(query), query.limit, start_key(query.after))
+        kept = found[: query.limit]
+        return Page(items=[row.summary for row in kept], next_key=[*kept[-1].key] if len(found) > query.limit and kept else None)
 
     def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
         """Kept dead letters, newest first."""
@@ -131,51 +123,9 @@ class ElasticsearchContextStore:
         except NotFound:
             return None
 
-    # ---- fingerprints ----------------------------------------------------------------------------------------------------
-
-    def _totals(self, chosen: Query) -> Iterator[tuple[str, int, int, int]]:
-        """(fingerprint, count, first, last) of each there is."""
-        sources = [{"fingerprint": {"terms": {"field": "search.fingerprint"}}}]
-        # Whole numbers of this size do not survive a metric aggregation, which counts in floating point; sort values are exact.
-        ends = {
-            name: {"top_hits": {"size": 1, "sort": [{"time_ns": order}], "_source": False}}
-            for name, order in (("first", "asc"), ("last", "desc"))
-        }
-        after: dict[str, Any] = {}
-        while True:
-            composite = {"size": BUCKETS, "sources": sources} | ({"after": after} if after else {})
-            answer = self._cluster.ask(EVENTS, size=0, query=chosen, aggs={"each": {"composite": composite, "aggs": ends}})
-            found = answer.get("aggregations", {}).get("each", {})
-            for bucket in found.get("buckets", []):
-                first, last = (bucket[name]["hits"]["hits"][0]["sort"][0] for name in ("first", "last"))
-                yield bucket["key"]["fingerprint"], bucket["doc_count"], first, last
-            after = found.get("after_key", {})
-            if not after:
-                return
-
-    def _latest(self, chosen: Query, names: Sequence[str]) -> Iterator[tuple[model.Event, list[tuple[str, str]]]]:
-        """Of each fingerprint the latest event, and run and node of the latest ones. One request for all."""
-        if not names:
-            return
-        searches: list[dict[str, Any]] = []
-        for name in names:
-            asked = {"query": {"bool": {"filter": [chosen, {"term": {"search.fingerprint": {"value": name}}}]}}, "sort": newest_first()}
-            searches += [{}, asked | {"size": 1, "_source": ["record"]}]
-            searches += [{}, asked | {"size": fingerprints.LATEST, "_source": False, "docvalue_fields": ["search.run", "search.node"]}]
-        answers = self._cluster.ask_all(EVENTS, searches)
-        for newest, latest in zip(answers[::2], answers[1::2], strict=True):
-            if not newest["hits"]["hits"]:
-                raise StoreUnavailable("events were dropped while they were counted; ask again")
-            yield _event(newest["hits"]["hits"][0]), [(_one(hit, "run"), _one(hit, "node")) for hit in latest["hits"]["hits"]]
-
 
 def _event(hit: dict[str, Any]) -> model.Event:
     return unpack(hit["_source"]["record"], model.Event)
-
-
-def _one(hit: dict[str, Any], key: str) -> str:
-    values = hit.get("fields", {}).get(f"search.{key}") or [""]
-    return str(values[0])
 
 
 def _dead_letter(refused: Refused, event: model.Event) -> model.DeadLetter:
