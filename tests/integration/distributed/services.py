@@ -35,8 +35,8 @@ class Installation:
     def __init__(self, kafka: str, elasticsearch_url: str, clickhouse: str) -> None:
         self.prefix = new_prefix()
         self.kafka: Connection = make_topics(kafka, self.prefix)
-        self._elasticsearch = elasticsearch.Connection(url=elasticsearch_url, prefix=self.prefix)
-        elasticsearch.ensure_templates(self._elasticsearch, replicas=0)
+        self.elasticsearch = elasticsearch.Connection(url=elasticsearch_url, prefix=self.prefix)
+        elasticsearch.ensure_templates(self.elasticsearch, replicas=0)
         self._engine = server_engine(clickhouse, clients=1)
         migrate(self._engine, self.prefix)
         self.settings = {
@@ -53,6 +53,10 @@ class Installation:
             },
         }
 
+    def ask(self, sql: str) -> str:
+        """First value of the answer of ClickHouse; `{database}` stands for the installation's."""
+        return str(self._engine.rows(sql.replace("{database}", self.prefix))[0][0])
+
     def environ(self, **changes: str) -> dict[str, str]:
         """Of a process that belongs to this installation."""
         return {**clean_environment(), **self.settings, **changes}
@@ -61,7 +65,7 @@ class Installation:
         """Remove indices and database."""
         self._engine.command(f"DROP DATABASE IF EXISTS {self.prefix}")
         self._engine.close()
-        with self._elasticsearch.client() as client:
+        with self.elasticsearch.client() as client:
             indices = [*client.indices.get(index=f"{self.prefix}-*")]
             if indices:
                 client.indices.delete(index=indices)

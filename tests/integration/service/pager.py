@@ -10,15 +10,17 @@ from typing import Any
 class Pager:
     """Answers 200 to everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_s: float = 0.0) -> None:
+        """`answer_s`: how long it takes to answer."""
         self.messages: list[tuple[str, dict[str, Any]]] = []
         """(webhook-id, body) in the order received, repetitions included."""
-        pager = self
+        pager, waiting = self, threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 pager.messages.append((self.headers["webhook-id"], json.loads(body)))
+                waiting.wait(answer_s)
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()

@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+from typing import Final
 
 from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore
 from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_stores
@@ -10,11 +11,15 @@ from firstfault_server.cli import connections
 from firstfault_server.cli.late_aggregates import LateAggregates, MeasuredAggregates
 from firstfault_server.cli.process import Process
 
+LEASE_MARGIN_S: Final = 5.0
+
 
 def open_context_stores(process: Process) -> ElasticsearchStores:
     """Every store but the aggregates; closed at the end. Raises SettingsError."""
     owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    stores = open_stores(connections.elasticsearch_connection(process.settings), process.clock, owner)
+    # Asked for every second, and then held for longer: it must outlast a pause of the process, and delays pages after a kill.
+    lease_s = process.settings.alert_timeout_s + LEASE_MARGIN_S
+    stores = open_stores(connections.elasticsearch_connection(process.settings), process.clock, owner, lease_s=lease_s)
     process.stack.callback(stores.close)
     return stores
 

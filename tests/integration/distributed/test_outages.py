@@ -1,0 +1,111 @@
+"""Stores that go away and come back: each outage is told, holds up nothing else, and costs nothing."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from firstfault_server.adapters.elasticsearch import open_stores
+from firstfault_server.cli.clocks import SystemClock
+from firstfault_server.ports import ListQuery
+from firstfault_server.wire.outputs import OutputRecord
+from tests.contract.records import event, rollup
+from tests.integration.cli.sending import send_crash
+from tests.integration.distributed.installation import send, wait_for
+from tests.integration.distributed.services import Installation, Service, Wire, wire
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+
+class Cuttable:
+    """Services whose connections to the stores can be cut."""
+
+    def __init__(self, installation: Installation, elasticsearch: Wire, clickhouse: Wire, services: dict[str, Service]) -> None:
+        self.installation, self.elasticsearch, self.clickhouse = installation, elasticsearch, clickhouse
+        self.writer, self.api, self.ingest = (services[kind] for kind in ("writer", "api", "ingest"))
+
+    def detect(self, number: int) -> None:
+        """One event and one rollup."""
+        at = time.time_ns()
+        records: list[OutputRecord] = [event(number, time_ns=at, received_ns=at), rollup(0, position=f"{number:04}", window_ns=at)]
+        send(self.installation.kafka, self.installation.prefix, records)
+
+    def events(self) -> int:
+        """Stored so far."""
+        stores = open_stores(self.installation.elasticsearch, SystemClock(), "test")
+        try:
+            return len(stores.context.events(ListQuery(tenant="acme", limit=200)).items)
+        finally:
+            stores.close()
+
+    def rollups(self) -> int:
+        """Stored so far."""
+        return int(self.installation.ask("SELECT count() FROM {database}.rollup FINAL"))
+
+    def status(self, path: str) -> int:
+        return httpx.get(self.api.url("api") + path, timeout=30, trust_env=False).status_code
+
+
+@pytest.fixture(scope="module")
+def cuttable(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cuttable]:
+    """Started once for the module."""
+    folder = tmp_path_factory.mktemp("outages")
+    with ExitStack() as stack:
+        elasticsearch = stack.enter_context(wire(installation.settings["FIRSTFAULT_ELASTICSEARCH_URL"].removeprefix("http://")))
+        clickhouse = stack.enter_context(wire(installation.settings["FIRSTFAULT_CLICKHOUSE_URL"].removeprefix("http://")))
+        environ = installation.environ(
+            FIRSTFAULT_ELASTICSEARCH_URL=f"http://{elasticsearch.address}", FIRSTFAULT_CLICKHOUSE_URL=f"http://{clickhouse.address}"
+        )
+        # One store is not even there when they start.
+        clickhouse.cut()
+        with ThreadPoolExecutor() as at_once:
+            started = list(at_once.map(lambda kind: Service(kind, environ, folder), ("writer", "api", "ingest")))
+        services = {service.kind: stack.enter_context(service) for service in started}
+        made = Cuttable(installation, elasticsearch, clickhouse, services)
+        made.detect(1)
+        wait_for(lambda: made.events() == 1, "the event is stored while ClickHouse is away")
+        wait_for(lambda: list(made.writer.problems()) == ["aggregates"], "the writer says so")
+        clickhouse.join()
+        wait_for(lambda: made.rollups() == 1, "the numbers follow")
+        for service in services.values():
+            service.wait_until_ready()
+        yield made
+
+
+def test_no_clickhouse(cuttable: Cuttable) -> None:
+    events, rollups = cuttable.events(), cuttable.rollups()
+    cuttable.clickhouse.cut()
+    cuttable.detect(2)
+    wait_for(lambda: cuttable.events() == events + 1, "events are stored all the same")
+    wait_for(lambda: list(cuttable.writer.problems()) == ["aggregates"], "the writer says so")
+    assert cuttable.writer.figure("firstfault_consumer_waits_total", loop="aggregates", reason="store") >= 1
+    assert cuttable.status("/v1/incidents") == 200
+    wait_for(lambda: "metrics" in cuttable.api.problems(), "the API says so")
+    assert cuttable.rollups() == rollups
+    cuttable.clickhouse.join()
+    wait_for(lambda: cuttable.rollups() == rollups + 1, "the numbers follow")
+    cuttable.writer.wait_until_ready()
+    cuttable.api.wait_until_ready()
+
+
+def test_no_elasticsearch(cuttable: Cuttable) -> None:
+    events, rollups = cuttable.events(), cuttable.rollups()
+    send_crash(cuttable.ingest.url("otlp-http"), "r-before")
+    cuttable.elasticsearch.cut()
+    cuttable.detect(3)
+    wait_for(lambda: cuttable.rollups() == rollups + 1, "numbers are stored all the same")
+    wait_for(lambda: list(cuttable.writer.problems()) == ["context"], "the writer says so")
+    assert cuttable.status("/v1/incidents") == 503
+    assert "elasticsearch" in cuttable.api.problems()
+    assert cuttable.events() == events
+    # It has no keys to look up and must not guess.
+    answer = httpx.post(cuttable.ingest.url("otlp-http") + "/v1/logs", json={}, timeout=30, trust_env=False)
+    assert answer.status_code in (200, 503)
+    cuttable.elasticsearch.join()
+    wait_for(lambda: cuttable.events() == events + 1, "events follow")
+    cuttable.writer.wait_until_ready()
+    cuttable.api.wait_until_ready()
+    assert cuttable.ingest.problems() == {}
