@@ -19,7 +19,9 @@ Document = dict[str, Any]
 class Collector:
     """One Collector of a node; it keeps its data and its ports over restarts."""
 
-    def __init__(self, folder: Path, ingest: str, key: str, configs: Sequence[str] = ("node.yaml",), **settings: str) -> None:
+    def __init__(
+        self, folder: Path, ingest: str, key: str, configs: Sequence[str] = ("node.yaml",), node: str = "node-a", **settings: str
+    ) -> None:
         """`configs`: files of deploy/collector/config. `settings`: variables without their prefix COLLECTOR_."""
         folder.mkdir(parents=True, exist_ok=True)
         key_file = folder / "key"
@@ -34,7 +36,7 @@ class Collector:
             "COLLECTOR_OTLP_GRPC": f"127.0.0.1:{grpc}",
             "COLLECTOR_HEALTH": f"127.0.0.1:{health}",
             "COLLECTOR_METRICS_PORT": str(metrics),
-            "K8S_NODE_NAME": "node-a",
+            "K8S_NODE_NAME": node,
             **{f"COLLECTOR_{name}": value for name, value in settings.items()},
         }
         self.otlp_url = f"http://127.0.0.1:{http}"
@@ -43,10 +45,13 @@ class Collector:
 
     def start(self) -> None:
         """Return when it answers."""
-        command = ["/usr/bin/env", *(f"{name}={value}" for name, value in self._environ.items()), str(build())]
-        command += [f"--config={CONFIG / name}" for name in self._configs]
-        self._process = Process(command, self._folder / "collector.log")
+        self._process = Process(self.command(), self._folder / "collector.log")
         self._process.wait_until(self._healthy, 60, "the Collector")
+
+    def command(self, *words: str) -> list[str]:
+        """How it is called."""
+        variables = (f"{name}={value}" for name, value in self._environ.items())
+        return ["/usr/bin/env", *variables, str(build()), *words, *(f"--config={CONFIG / name}" for name in self._configs)]
 
     def _healthy(self) -> bool:
         try:

@@ -1,5 +1,9 @@
-"""One service and one key for the tests of the Collector."""
+"""A service behind the Collector, and a tenant of it for each test."""
 
+import contextlib
+import io
+import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from deploy.collector.build import build
+from firstfault_server.cli import keys
 from tests.integration.deploy.collector import this_environment
 from tests.integration.service.running import RunningService
 
 
 @dataclass(frozen=True)
 class Behind:
-    """The service behind a Collector, and the key that the Collector has."""
+    """The service behind a Collector, the key that the Collector has, and the node it is on."""
 
     service: RunningService
     key: str
+    node: str
 
 
 @pytest.fixture(scope="session")
@@ -25,17 +31,31 @@ def collector_binary() -> Path:
     return build()
 
 
+def make_key(data: Path, tenant: str, *scopes: str) -> str:
+    """A new API key, made in the service's own folder: an API key makes others of its own tenant only."""
+    arguments = ["create", "--data", str(data), "--tenant", tenant, "-o", "json"]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        # In this process: a new one takes seconds to import the command.
+        status = keys.main(arguments + [part for scope in scopes for part in ("--scope", scope)])
+    assert status == 0, said.getvalue()
+    key: str = json.loads(said.getvalue())["key"]
+    return key
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, collector_binary: Path) -> Iterator[tuple[RunningService, Path]]:
+    """A service and the folder of its data."""
+    folder = tmp_path_factory.mktemp("service")
+    with RunningService(folder, this_environment()) as running:
+        yield running, folder
+
+
 @pytest.fixture
-def behind(tmp_path: Path, collector_binary: Path) -> Iterator[Behind]:
-    """A service with a key for a node agent; the test itself uses a key that may read."""
-    with RunningService(tmp_path / "service", this_environment()) as service:
-
-        def make(*scopes: str) -> str:
-            reply = service.client.post("/v1/keys", json={"name": "-".join(scopes), "scopes": list(scopes)})
-            assert reply.status_code == 201, reply.text
-            key: str = reply.json()["key"]
-            return key
-
-        reader = make("admin", "read", "write")
-        service.client.headers["authorization"] = f"Bearer {reader}"
-        yield Behind(service, make("ingest", "node"))
+def behind(service: tuple[RunningService, Path]) -> Behind:
+    """A tenant without anything yet: the Collector has a key of a node agent; the test itself uses a key that may read."""
+    running, data = service
+    tenant = f"t{uuid.uuid4().hex[:12]}"
+    agent, reader = make_key(data, tenant, "ingest", "node"), make_key(data, tenant, "read")
+    running.client.headers["authorization"] = f"Bearer {reader}"
+    return Behind(running, agent, f"node-{tenant}")

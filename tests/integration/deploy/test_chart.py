@@ -118,7 +118,8 @@ def flink_definition() -> Document:
     schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     # The newest published definition is older than this version of Flink; the operator's documentation says which ones know it.
     schema["properties"]["spec"]["properties"]["flinkVersion"]["enum"].append("v2_3")
-    return closed(schema)
+    schema = closed(schema)
+    return schema
 
 
 def closed(schema: Any) -> Any:
@@ -190,7 +191,7 @@ def test_the_checks_can_fail(rendered: dict[str, Document]) -> None:
         "import json, sys; sys.path.insert(0, sys.argv[1]); from chart_program import problems; a = json.load(sys.stdin); "
         "print(json.dumps([problems(d, a['kubernetes'], a['definitions']) for d in a['documents']]))"
     )
-    command = [ensure() / "bin" / "python", "-c", text, str(Path(__file__).parent)]
+    command = [str(ensure() / "bin" / "python"), "-c", text, str(Path(__file__).parent)]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
     first, second = json.loads(done.stdout)
     assert "upgradMode" in first[0]

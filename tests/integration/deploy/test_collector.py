@@ -1,5 +1,6 @@
 """The Collector of a node in front of the real service: everything arrives once, whatever ends in between."""
 
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -68,9 +69,9 @@ def test_xid_joins_the_incident(behind: Behind, tmp_path: Path) -> None:
     """A line of the kernel log becomes a node record, and an incident of the run on that node."""
     log = tmp_path / "kern.log"
     log.write_text("Nov 29 10:00:00 node-a kernel: [1.0] NVRM: Xid (PCI:0000:3b:00): 48, an old one\n")
-    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, KERNEL, KERNEL_FILE=str(log)) as collector:
+    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, KERNEL, behind.node, KERNEL_FILE=str(log)) as collector:
         wait_for(collector.watches, 20, "the file")
-        for rank, node in enumerate(["node-a", "node-b"]):
+        for rank, node in enumerate([behind.node, "elsewhere"]):
             collector.send("logs", logs(process("gpu", rank, node), record("", 9, "train.heartbeat")))
         wait_for(lambda: behind.service.client.get("/v1/runs/gpu").status_code == 200, 30, "the run")
         line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4000, name=python, GPU has fallen off the bus."
@@ -80,11 +81,11 @@ def test_xid_joins_the_incident(behind: Behind, tmp_path: Path) -> None:
         wait_for(lambda: bool(behind.service.items("/v1/incidents")), 30, "the incident")
         wait_for(lambda: behind.service.items("/v1/incidents")[0]["first_fault"]["status"] == "settled", 30, "its settling")
         (incident,) = behind.service.items("/v1/incidents")
-        assert (incident["symptom"], incident["first_fault"]["rank"], incident["first_fault"]["node"]) == ("gpu_lost", 0, "node-a")
+        assert (incident["symptom"], incident["first_fault"]["rank"], incident["first_fault"]["node"]) == ("gpu_lost", 0, behind.node)
         assert line in [piece["text"] for piece in incident["evidence"] if piece["kind"] == "node"]
         (event,) = named(behind.service, "node.xid")
         assert event["body"] == line
-        assert event["node"] == "node-a"
+        assert event["node"] == behind.node
         known = {"node.xid.code": 79, "node.xid.pci": "0000:3b:00", "process.pid": 4000, "process.executable.name": "python"}
         assert {name: event["attributes"].get(name) for name in known} == known
 
@@ -93,7 +94,7 @@ def test_oom_kill_is_a_node_record(behind: Behind, tmp_path: Path) -> None:
     """One record for one kill, with the victim; its time is the one of the line where that tells it."""
     log = tmp_path / "kern.log"
     log.write_text("Nov 29 10:00:00 node-a kernel: [1.0] Out of memory: Killed process 7 (old) total-vm:1kB\n")
-    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, KERNEL, KERNEL_FILE=str(log)) as collector:
+    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, KERNEL, behind.node, KERNEL_FILE=str(log)) as collector:
         wait_for(collector.watches, 20, "the file")
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 20))
         with log.open("a") as file:
@@ -115,7 +116,7 @@ def test_pod_logs_are_events_and_open_nothing(behind: Behind, tmp_path: Path) ->
     log.write_text("2020-01-01T00:00:00.000000001Z stderr F RuntimeError: an old one\n")
     pattern = str(tmp_path / "pods" / "*" / "*" / "*.log")
     configs = ("node.yaml", "kernel.yaml", "pods.yaml")
-    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, configs, POD_LOGS=pattern) as collector:
+    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, configs, behind.node, POD_LOGS=pattern) as collector:
         wait_for(collector.watches, 20, "the file")
         now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         with log.open("a") as file:
@@ -125,9 +126,22 @@ def test_pod_logs_are_events_and_open_nothing(behind: Behind, tmp_path: Path) ->
         wanted = ["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "WARNING: slow input"]
         wait_for(lambda: bodies(behind.service) == wanted, 30, "the warning and the error")
         events = behind.service.items("/v1/events")
-        assert {event["node"] for event in events} == {"node-a"}
+        assert {event["node"] for event in events} == {behind.node}
         threading.Event().wait(6)
         assert behind.service.items("/v1/incidents") == [], "a line that a container printed names no run"
+
+
+@pytest.mark.parametrize("kernel", [(), ("kernel.yaml", "kernel-file.yaml"), ("kernel.yaml", "kernel-journald.yaml"), ("kernel.yaml",)])
+@pytest.mark.parametrize("pods", [(), ("pods.yaml",)])
+def test_every_mixture_of_files_is_a_configuration(
+    tmp_path: Path, collector_binary: Path, kernel: tuple[str, ...], pods: tuple[str, ...]
+) -> None:
+    """As the chart puts them together. The journal itself is not read here: that needs a machine with systemd."""
+    if pods and not kernel:
+        kernel = ("kernel.yaml",)
+    collector = Collector(tmp_path, "http://127.0.0.1:1", "ffk_nobody", ("node.yaml", *kernel, *pods))
+    done = subprocess.run(collector.command("validate"), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_health_and_own_numbers(tmp_path: Path, collector_binary: Path) -> None:
