@@ -77,6 +77,7 @@ class Settings(BaseSettings):
     telemetry_endpoint: str = Field(
         default="", description="OTLP/HTTP endpoint for the service's own traces and metrics, http(s)://HOST:PORT. Default: none."
     )
+    telemetry_share: float = Field(default=0.1, ge=0, le=1, description="Share of own traces that is sent.")
     telemetry_interval_s: float = Field(default=15, ge=1, description="How often own metrics are sent to `telemetry_endpoint`.")
 
     api_url: str = Field(default="http://127.0.0.1:8080", description="REST API that the commands talk to.")

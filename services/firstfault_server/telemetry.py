@@ -83,7 +83,7 @@ class Bridge(logging.Handler):
 def bridged(log: FilteringBoundLogger) -> Iterator[None]:
     """Within it the loggers of the service and of its libraries write to `log`, and to nothing else."""
     bridge = Bridge(log)
-    loggers = [logging.getLogger(name) for name in ("firstfault_server", "asyncio", "uvicorn.error")]
+    loggers = [logging.getLogger(name) for name in ("firstfault_server", "asyncio", "uvicorn.error", "opentelemetry")]
     before = [each.propagate for each in loggers]
     for each in loggers:
         each.addHandler(bridge)

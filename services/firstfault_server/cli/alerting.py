@@ -10,12 +10,13 @@ from firstfault_server.alerter.delivery import Deliverer
 from firstfault_server.alerter.sinks.addresses import RefusedAddress, check_url
 from firstfault_server.alerter.sinks.webhook import WebhookSink
 from firstfault_server.cli.process import Process
+from firstfault_server.cli.tracing import TracedSink
 from firstfault_server.telemetry import AlertMetrics
 
 
 def make_deliverer(process: Process, outbox: ports.Outbox, access: ports.AccessStore, metrics: AlertMetrics) -> Deliverer:
     """Delivers to every kind of destination; it does not run yet."""
-    sink = WebhookSink(timeout_s=process.settings.alert_timeout_s)
+    sink = TracedSink(WebhookSink(timeout_s=process.settings.alert_timeout_s), process.tracer)
     process.stack.push_async_callback(sink.close)
     return Deliverer(
         outbox,

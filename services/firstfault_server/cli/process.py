@@ -6,17 +6,21 @@ import signal
 import socket
 import sys
 import threading
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final, NoReturn, TypeAlias
 
+from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports, telemetry
 from firstfault_server.cli import addresses, terminal
 from firstfault_server.cli.clocks import SystemClock
+from firstfault_server.cli.own_telemetry import OwnTelemetry
 from firstfault_server.cli.servers import GrpcServer, HttpServer
 from firstfault_server.settings import Settings, SettingsError
 
@@ -36,6 +40,7 @@ class Process:
     log: FilteringBoundLogger
     clock: ports.Clock
     registry: CollectorRegistry
+    tracer: Tracer
     stack: AsyncExitStack
 
     def listen(self, address: addresses.Address) -> socket.socket:
@@ -72,10 +77,22 @@ Start: TypeAlias = Callable[[Process], Awaitable[str]]
 
 
 @asynccontextmanager
-async def running(start: Start, settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> AsyncIterator[str]:
+async def running(start: Start, name: str, settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> AsyncIterator[str]:
     """Run a service for the length of the block, which gets its ready line. Raises StartError."""
     async with AsyncExitStack() as stack:
-        process = Process(settings=settings, log=log, clock=SystemClock(), registry=telemetry.registry(lines), stack=stack)
+        registry = telemetry.registry(lines)
+        own = OwnTelemetry(
+            f"firstfault-{name}",
+            uuid.uuid4().hex,
+            version("firstfault-server"),
+            settings.telemetry_endpoint,
+            settings.telemetry_interval_s,
+            settings.telemetry_share,
+            registry,
+            log,
+        )
+        stack.callback(own.stop)
+        process = Process(settings=settings, log=log, clock=SystemClock(), registry=registry, tracer=own.tracer, stack=stack)
         try:
             ready_line = await start(process)
         except (ports.StoreUnavailable, addresses.AddressError, SettingsError, OSError) as error:
@@ -84,22 +101,22 @@ async def running(start: Start, settings: Settings, log: FilteringBoundLogger, l
         log.info("stopping")
 
 
-def run(start: Start, settings: Settings) -> NoReturn:
-    """Run a service until SIGTERM or SIGINT, and end the process."""
+def run(start: Start, name: str, settings: Settings) -> NoReturn:
+    """Run a service until SIGTERM or SIGINT, and end the process. Its own telemetry has `name`."""
     import uvloop
 
     lines = telemetry.Lines(sys.stderr)
     log = telemetry.logger(settings.log_level, settings.log_format, lines)
     try:
         with telemetry.bridged(log), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_signal(start, settings, log, lines))
+            runner.run(_until_signal(start, name, settings, log, lines))
     except StartError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
     # All stores are closed. Threads of engines and clients would take seconds to end, or may just be starting.
     os._exit(terminal.EXIT_DONE)
 
 
-async def _until_signal(start: Start, settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> None:
+async def _until_signal(start: Start, name: str, settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -111,7 +128,7 @@ async def _until_signal(start: Start, settings: Settings, log: FilteringBoundLog
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked, number)
-    async with running(start, settings, log, lines) as ready_line:
+    async with running(start, name, settings, log, lines) as ready_line:
         sys.stdout.write(ready_line + "\n")
         sys.stdout.flush()
         await stop.wait()

@@ -11,6 +11,7 @@ from firstfault_server.api.services import Readiness, Services, TriageChanged
 from firstfault_server.cli import addresses, alerting
 from firstfault_server.cli.process import Process
 from firstfault_server.cli.servers import HttpServer
+from firstfault_server.cli.tracing import traced_app
 from firstfault_server.settings import Settings
 
 
@@ -77,7 +78,7 @@ async def serve_api(
         allowed_hosts=frozenset(settings.allowed_hosts),
         allowed_origins=frozenset(settings.allowed_origins),
     )
-    await process.serve(HttpServer(create_app(services), listener, settings.drain_s))
+    await process.serve(HttpServer(traced_app(create_app(services), process.tracer), listener, settings.drain_s))
     process.stack.push_async_callback(changes.close)
 
 

@@ -27,7 +27,7 @@ def up(
         settings = configuration.load(config, data=data, api=api, otlp_http=otlp_http, otlp_grpc=otlp_grpc)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
-    run(start_embedded, settings)
+    run(start_embedded, "up", settings)
 
 
 def main(argv: list[str]) -> int:

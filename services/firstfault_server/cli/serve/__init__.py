@@ -19,7 +19,7 @@ def ingest(config: ConfigOption = None) -> None:
     """Receive OTLP over HTTP and gRPC, and write it to Kafka."""
     from firstfault_server.cli.serve.ingest import start_ingest
 
-    _run(start_ingest, config, "kafka_bootstrap", "elasticsearch_url")
+    _run(start_ingest, "ingest", config, "kafka_bootstrap", "elasticsearch_url")
 
 
 @app.command()
@@ -27,7 +27,7 @@ def writer(config: ConfigOption = None) -> None:
     """Store what detection writes, in Elasticsearch and ClickHouse; drop what is old."""
     from firstfault_server.cli.serve.writer import start_writer
 
-    _run(start_writer, config, "kafka_bootstrap", "elasticsearch_url", "clickhouse_url")
+    _run(start_writer, "writer", config, "kafka_bootstrap", "elasticsearch_url", "clickhouse_url")
 
 
 @app.command()
@@ -35,7 +35,7 @@ def alerter(config: ConfigOption = None) -> None:
     """Tell people of incidents, once."""
     from firstfault_server.cli.serve.alerter import start_alerter
 
-    _run(start_alerter, config, "kafka_bootstrap", "elasticsearch_url")
+    _run(start_alerter, "alerter", config, "kafka_bootstrap", "elasticsearch_url")
 
 
 @app.command()
@@ -43,16 +43,16 @@ def api(config: ConfigOption = None) -> None:
     """Serve the REST API."""
     from firstfault_server.cli.serve.api import start_api
 
-    _run(start_api, config, "kafka_bootstrap", "elasticsearch_url", "clickhouse_url")
+    _run(start_api, "api", config, "kafka_bootstrap", "elasticsearch_url", "clickhouse_url")
 
 
-def _run(start: Start, config: Path | None, *needed: str) -> None:
+def _run(start: Start, name: str, config: Path | None, *needed: str) -> None:
     try:
         settings = configuration.load(config)
         connections.check_servers(settings, *needed)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
-    run(start, settings)
+    run(start, name, settings)
 
 
 def main(argv: list[str]) -> int:

@@ -10,6 +10,7 @@ from firstfault_server.cli.process import Process
 from firstfault_server.cli.serve.health import serve_health
 from firstfault_server.cli.serve.stores import open_context_stores
 from firstfault_server.cli.servers import GrpcServer, HttpServer
+from firstfault_server.cli.tracing import traced_app
 from firstfault_server.ingest.access import Access
 from firstfault_server.ingest.clock import ReceiveClock, follow_others, write_clock_records
 from firstfault_server.ingest.grpc import otlp_server
@@ -40,7 +41,7 @@ async def start_ingest(process: Process) -> str:
     process.background(write_clock_records(log, clock), "clock")
     receiver = Receiver(log, access, clock, metrics)
     grpc_server = GrpcServer(otlp_server(receiver), grpc, settings.drain_s)
-    http_server = HttpServer(otlp_app(receiver), process.listen(http), settings.drain_s)
+    http_server = HttpServer(traced_app(otlp_app(receiver), process.tracer), process.listen(http), settings.drain_s)
     await process.serve(grpc_server)
     await process.serve(http_server)
     health = await serve_health(process, settings.ingest_health, lambda: {"kafka": log.problem})

@@ -7,6 +7,7 @@ from firstfault_server.adapters.kafka import ConsumerLoop, GroupConsumer, Take
 from firstfault_server.adapters.kafka.consuming import Handler
 from firstfault_server.cli import connections
 from firstfault_server.cli.process import Process
+from firstfault_server.cli.tracing import traced_handler
 from firstfault_server.telemetry import ConsumingMetrics
 
 
@@ -15,7 +16,12 @@ def consume(
 ) -> ConsumerLoop:
     """A loop that runs until the end; the batch under way is finished then. Raises SettingsError."""
     connection = connections.kafka_connection(process.settings)
-    loop = ConsumerLoop(name, lambda: GroupConsumer(connection, process.settings.kafka_prefix, topics, group, take), handle, metrics)
+    loop = ConsumerLoop(
+        name,
+        lambda: GroupConsumer(connection, process.settings.kafka_prefix, topics, group, take),
+        traced_handler(handle, process.tracer, name),
+        metrics,
+    )
 
     async def end() -> None:
         if not await asyncio.to_thread(loop.stop, process.settings.drain_s):
