@@ -20,9 +20,16 @@ class Collector:
     """One Collector of a node; it keeps its data and its ports over restarts."""
 
     def __init__(
-        self, folder: Path, ingest: str, key: str, configs: Sequence[str] = ("node.yaml",), node: str = "node-a", **settings: str
+        self,
+        folder: Path,
+        ingest: str,
+        key: str,
+        configs: Sequence[str] = ("node.yaml",),
+        node: str = "node-a",
+        path: str = "",
+        **settings: str,
     ) -> None:
-        """`configs`: files of deploy/collector/config. `settings`: variables without their prefix COLLECTOR_."""
+        """`configs`: files of deploy/collector/config. `path`: where programs are looked for first. `settings`: without COLLECTOR_."""
         folder.mkdir(parents=True, exist_ok=True)
         key_file = folder / "key"
         key_file.write_text(key)
@@ -37,6 +44,7 @@ class Collector:
             "COLLECTOR_HEALTH": f"127.0.0.1:{health}",
             "COLLECTOR_METRICS_PORT": str(metrics),
             "K8S_NODE_NAME": node,
+            "PATH": f"{path}:{os.environ['PATH']}",
             **{f"COLLECTOR_{name}": value for name, value in settings.items()},
         }
         self.otlp_url = f"http://127.0.0.1:{http}"

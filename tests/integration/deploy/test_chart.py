@@ -57,7 +57,12 @@ EVERYTHING = merged(
             "state": {"dir": "s3://bucket/firstfault", "plugin": "flink-s3-fs-hadoop-2.3.0.jar", "existingClaim": ""},
             "configuration": {"execution.checkpointing.num-retained": "5"},
         },
-        "agent": {"enabled": True, "clusterName": "east", "existingSecret": {"name": "agent"}, "kernel": {"source": "journald"}},
+        "agent": {
+            "enabled": True,
+            "clusterName": "east",
+            "existingSecret": {"name": "agent"},
+            "kernel": {"source": "journald", "journal": "/run/log/journal"},
+        },
         "podAnnotations": {"a/b": "c"},
         "podLabels": {"team": "x"},
         "nodeSelector": {"pool": "services"},

@@ -131,12 +131,38 @@ def test_pod_logs_are_events_and_open_nothing(behind: Behind, tmp_path: Path) ->
         assert behind.service.items("/v1/incidents") == [], "a line that a container printed names no run"
 
 
+JOURNALCTL = """#!/bin/sh
+# Stands in for journalctl: a journal with kernel lines can be had on a machine with systemd only.
+echo "$@" > "$0.called"
+now=$(date +%s)
+printf '{"__CURSOR":"s=1;i=1","__REALTIME_TIMESTAMP":"%s000001","_TRANSPORT":"kernel","PRIORITY":"3","MESSAGE":"LINE"}\\n' "$now"
+printf '{"__CURSOR":"s=1;i=2","__REALTIME_TIMESTAMP":"%s000002","_TRANSPORT":"kernel","PRIORITY":"6","MESSAGE":"usb 1-1"}\\n' "$now"
+exec sleep 300
+"""
+
+
+def test_lines_of_the_journal(behind: Behind, tmp_path: Path) -> None:
+    line = "NVRM: Xid (PCI:0000:3b:00): 48, pid=4000, name=python, DBE (double bit error) detected"
+    tools, journal = tmp_path / "bin", tmp_path / "journal"
+    tools.mkdir()
+    journal.mkdir()
+    (tools / "journalctl").write_text(JOURNALCTL.replace("LINE", line))
+    (tools / "journalctl").chmod(0o755)
+    configs = ("node.yaml", "kernel.yaml", "kernel-journald.yaml")
+    with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, configs, behind.node, str(tools), JOURNAL=str(journal)):
+        wait_for(lambda: bodies(behind.service) == [line], 30, "the line")
+        (event,) = named(behind.service, "node.xid")
+        assert (event["node"], event["attributes"]["node.xid.code"]) == (behind.node, 48)
+    asked = (tools / "journalctl.called").read_text().split()
+    assert {"--follow", "--dmesg", "--output=json", str(journal)} <= set(asked)
+
+
 @pytest.mark.parametrize("kernel", [(), ("kernel.yaml", "kernel-file.yaml"), ("kernel.yaml", "kernel-journald.yaml"), ("kernel.yaml",)])
 @pytest.mark.parametrize("pods", [(), ("pods.yaml",)])
 def test_every_mixture_of_files_is_a_configuration(
     tmp_path: Path, collector_binary: Path, kernel: tuple[str, ...], pods: tuple[str, ...]
 ) -> None:
-    """As the chart puts them together. The journal itself is not read here: that needs a machine with systemd."""
+    """As the chart puts them together."""
     if pods and not kernel:
         kernel = ("kernel.yaml",)
     collector = Collector(tmp_path, "http://127.0.0.1:1", "ffk_nobody", ("node.yaml", *kernel, *pods))
