@@ -9,11 +9,11 @@ TABLES = load_tables()
 MATCHER = Matcher(TABLES.patterns)
 
 
-def _ids(text: str, where: str, frames: str) -> list[str]:
+def _ids(text: str, where: str, frames: str, code: str) -> list[str]:
     if where == "line":
         return [hit.pattern.id for hit in MATCHER.line(text)]
     name = text.split(":", 1)[0].strip()
-    return [hit.pattern.id for hit in MATCHER.exception(name.rsplit(".", 1)[-1], text, frames)]
+    return [hit.pattern.id for hit in MATCHER.exception(name.rsplit(".", 1)[-1], text, frames, code)]
 
 
 @pytest.mark.parametrize("pattern", TABLES.patterns.patterns, ids=lambda pattern: pattern.id)
@@ -21,12 +21,12 @@ def test_examples_match_and_near_misses_do_not(pattern: Pattern) -> None:
     assert pattern.examples, "a row needs an example of its own"
     for example in pattern.examples:
         for where in pattern.where:
-            assert pattern.id in _ids(example, where, pattern.example_frames), (where, example)
+            assert pattern.id in _ids(example, where, pattern.example_frames, pattern.example_code), (where, example)
     if pattern.weight != "fallback":
         assert pattern.near_misses, "a row needs a near miss of its own"
     for text in pattern.near_misses:
         for where in pattern.where:
-            assert pattern.id not in _ids(text, where, pattern.example_frames), text
+            assert pattern.id not in _ids(text, where, pattern.example_frames, pattern.example_code), text
 
 
 def test_ids_are_unique_and_every_row_has_a_cheap_condition() -> None:

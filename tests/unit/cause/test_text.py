@@ -4,6 +4,7 @@ import pytest
 
 from firstfault_server.core.cause.patterns import Pattern, PatternTable
 from firstfault_server.core.cause.text import NOTHING, TextReader
+from firstfault_server.core.grouping.parse import parse_text
 from firstfault_server.tables import load_tables
 
 TABLES = load_tables()
@@ -50,3 +51,19 @@ def test_a_pattern_of_an_unknown_symptom_is_refused() -> None:
     table = PatternTable(weights={"strong": 1.0}, patterns=(Pattern(id="a", symptom="no_such", has=("x",)),))
     with pytest.raises(ValueError, match="no_such"):
         TextReader(table, TABLES.taxonomy)
+
+
+def test_an_assertion_without_words_is_judged_by_the_line_that_raised() -> None:
+    def said(code: str) -> str:
+        frame = f'  File "/w/net.py", line 9, in forward\n    {code}\n    ^^^^^^\n'
+        (crash,) = parse_text(f"Traceback (most recent call last):\n{frame}AssertionError\n")
+        return READER.exception(crash.type, crash.message, frames=crash.frames).symptom
+
+    assert said("assert q.shape[-1] == self.width") == "shape_mismatch"
+    assert said("assert torch.isfinite(loss)") == "nonfinite"
+    assert said("assert ready") == "python_error"
+
+
+def test_words_of_a_kind_count_in_the_opening_of_a_message_only() -> None:
+    assert READER.exception("ValueError", "odd\na\nb\nc\nd\nno valid samples").symptom == "python_error"
+    assert READER.exception("ValueError", "no valid samples").symptom == "dataset_schema"

@@ -4,6 +4,7 @@ The streams of several ranks in one file are told apart by their prefixes; a lin
 """
 
 import re
+from collections import deque
 from typing import Final
 
 import msgspec
@@ -90,7 +91,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
     kernel: bool = False
     """It holds kernel lines."""
     dropped: int = 0
-    """Telling lines beyond what is kept."""
+    """Telling lines beyond what is kept, and exceptions after that."""
     attempts: int = 1
 
 
@@ -104,6 +105,12 @@ class LogReader:
         self._parsers: dict[str, CrashParser] = {}
         self._frames: dict[tuple[str, str, str], Frame] = {}
         self._where: dict[str, Prefixed] = {}
+        self._kept: dict[int, tuple[Seen, tuple[str, str]]] = {}
+        """Observations by order, each with the key under which later ones like it are counted."""
+        self._survived: deque[Seen] = deque()
+        """What may be forgotten when there is no room, the first survived first."""
+        self._full = False
+        """Nothing more can be kept before training goes on: exceptions are counted, and only lines are read."""
         self._pending: list[Seen] = []
         """Observations since the last progress or restart."""
         self._order = 0
@@ -135,20 +142,49 @@ class LogReader:
             if self._failed_at is not None:
                 self._after_failure(raw, number)
             return
+        if self._full and self._skimmed(lowered):
+            return
         line = self._prefixes.split(raw)
         stream = self._stream(line)
         if line.timed:
             self._time = line
+        if self._full:
+            self._skim(line, stream, number)
+            return
         self._body(line, line.body, stream, number)
         for more in line.more:
             self._body(line, more, stream, number)
         if line.more:
             self._end(stream)
+        self._stop_parsing_when_full()
+
+    def _stop_parsing_when_full(self) -> None:
+        if not self._full or not (self._busy or self._parsers):
+            return
+        for stream in list(self._parsers):
+            self._end(stream)
+        self._native.clear()
+        self._busy = 0
+
+    def _skimmed(self, lowered: str) -> bool:
+        """Whether the line is a frame, which tells nothing where exceptions are only counted."""
+        at = lowered.find('file "')
+        return at > 1 and lowered[at - 2 : at] == "  " and '", line ' in lowered
+
+    def _skim(self, line: Prefixed, stream: str, number: int) -> None:
+        """Take a line while exceptions are only counted."""
+        for body in (line.body, *line.more):
+            if HEADER in body:
+                self._summary.dropped += 1
+                self._failed(number, stream, ended=False)
+            else:
+                self._line(line, body, stream, number)
 
     def close(self) -> LogSummary:
         """The log is over."""
         for stream in list(self._parsers):
             self._end(stream)
+        self._summary.seen = [seen for seen, _ in self._kept.values()]
         self._summary.seen.sort(key=lambda seen: (seen.line, seen.order))
         self._summary.ranks = sorted(self._ranks)
         self._summary.attempts = self._attempt + 1
@@ -205,7 +241,7 @@ class LogReader:
 
     def _crash(self, crash: Crash, line: Prefixed, stream: str) -> None:
         places = tuple((frame.module, frame.function) for frame in crash.frames)
-        key = (crash.type, _shape(crash.message), places)
+        key = (crash.type, _shape(crash.message + (crash.frames[-1].source or "" if crash.frames else "")), places)
         known = self._crashes.get(key) if not crash.chain else None
         reading = known or self._reader.exception(crash.type, crash.message, frames=crash.frames, chain=crash.chain)
         if known is None and not crash.chain and len(self._crashes) < _REMEMBERED:
@@ -264,8 +300,9 @@ class LogReader:
             if crash is not None or known.count > MOST_ALIKE:
                 self._summary.dropped += crash is None
                 return
-        if len(self._summary.seen) >= MOST_SEEN and not self._make_room():
+        if len(self._kept) >= MOST_SEEN and not self._make_room():
             self._summary.dropped += 1
+            self._full = True
             return
         when = line if line.timed else self._time
         time_ns = when.time_ns if when is not None else None
@@ -286,7 +323,7 @@ class LogReader:
         )
         self._order += 1
         self._alike.setdefault(key, seen)
-        self._summary.seen.append(seen)
+        self._kept[seen.order] = (seen, key)
         self._pending.append(seen)
         if reading.symptom and reading.role in ("initiating", "waiting"):
             if stream not in self._native:
@@ -319,7 +356,7 @@ class LogReader:
 
     def _again(self, number: int) -> None:
         """The job begins again: what follows is another attempt."""
-        if self._summary.seen and self._failed_at is not None and number > self._failed_at:
+        if self._kept and self._failed_at is not None and number > self._failed_at:
             for stream in list(self._parsers):
                 self._end(stream)
             self._attempt += 1
@@ -338,15 +375,19 @@ class LogReader:
         if len(self._progress) >= 3 and self._progress[-1] > self._progress[-3]:
             for seen in self._pending:
                 seen.survived = number
+            self._survived += self._pending
+            self._full = self._full and not self._survived
             self._pending = []
             self._failed_at = None
 
     def _make_room(self) -> bool:
-        """Forget the oldest observation that training survived; False when there is none."""
-        for place, seen in enumerate(self._summary.seen):
-            if seen.survived:
-                del self._summary.seen[place]
-                self._alike = {key: kept for key, kept in self._alike.items() if kept is not seen}
+        """Forget an observation that training survived; False when there is none."""
+        while self._survived:
+            seen = self._survived.popleft()
+            # It may have come again since, or be gone already.
+            if seen.survived and (kept := self._kept.pop(seen.order, None)) is not None:
+                if self._alike.get(kept[1]) is seen:
+                    del self._alike[kept[1]]
                 return True
         return False
 

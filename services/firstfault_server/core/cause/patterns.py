@@ -1,7 +1,9 @@
 """Rows of the pattern tables as typed values, and the one way to match them: plain substrings first, then a bounded expression."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -15,11 +17,16 @@ LAST_RESORT = "fallback"
 LONGEST_TEXT = 8192
 """Characters of a message or line that are matched, half of them from its end; more is never needed and would cost time."""
 
+LONGEST_CODE = 300
+"""Characters of a source line that are matched."""
+PIECE = 4
+"""Characters of the pieces of text by which rows for exceptions are found."""
+
 
 class Pattern(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One rule: what a text must hold, and what it then says.
 
-    All conditions that are given must hold. `has` and `lacks` are compared without regard to case, `text` and `frames` with it.
+    All conditions that are given must hold. `has` and `lacks` are compared without regard to case, `text`, `frames` and `code` with it.
     """
 
     id: str
@@ -36,14 +43,20 @@ class Pattern(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, for
     """Expression searched in the text; its named groups become facts of the reading."""
     lacks: tuple[str, ...] = ()
     """None of these may be in the text."""
+    opening: int = 0
+    """Only so many lines of the text count; 0: all. For words that what follows a message may hold as well."""
     frames: str = ""
     """Expression searched in the frames, one `module:function` a line, innermost first."""
+    code: str = ""
+    """Expression searched in the source line that raised, where it is known."""
     facts: str = ""
     """Expression whose named groups become facts where it is found; it decides nothing."""
     lookup: Literal["", "xid", "signal", "errno"] = ""
     """Code table in which the fact of that name gives symptom and role."""
     example_frames: str = ""
     """Frames the examples are tested with."""
+    example_code: str = ""
+    """Source line the examples are tested with."""
     domains: dict[str, float] = {}
     """Log-odds that this evidence adds to domains, beyond the symptom's prior."""
     note: str = ""
@@ -92,7 +105,7 @@ def clipped(text: str) -> str:
 class _Compiled:
     """A pattern with its expressions compiled."""
 
-    __slots__ = ("facts", "frames", "has", "lacks", "pattern", "text", "type", "weight")
+    __slots__ = ("code", "facts", "frames", "has", "lacks", "pattern", "text", "type", "weight")
 
     def __init__(self, pattern: Pattern, weight: float) -> None:
         self.pattern = pattern
@@ -102,17 +115,23 @@ class _Compiled:
         self.type = re.compile(pattern.type) if pattern.type else None
         self.text = re.compile(pattern.text) if pattern.text else None
         self.frames = re.compile(pattern.frames) if pattern.frames else None
+        self.code = re.compile(pattern.code) if pattern.code else None
         self.facts = re.compile(pattern.facts) if pattern.facts else None
 
-    def match(self, text: str, lowered: str, type_name: str, frames: str) -> dict[str, str] | None:
+    def match(self, text: str, lowered: str, type_name: str, frames: str, code: str) -> dict[str, str] | None:
         """Facts when every condition holds, None otherwise."""
         if self.type is not None and not self.type.fullmatch(type_name):
             return None
+        if self.pattern.opening:
+            text = "\n".join(text.split("\n", self.pattern.opening)[: self.pattern.opening])
+            lowered = text.lower()
         if self.has and not _holds(lowered, self.has):
             return None
         if self.lacks and _holds(lowered, self.lacks):
             return None
         if self.frames is not None and not self.frames.search(frames):
+            return None
+        if self.code is not None and not self.code.search(code):
             return None
         facts: dict[str, str] = {}
         for expression, needed in ((self.text, True), (self.facts, False)):
@@ -133,13 +152,49 @@ def _holds(lowered: str, words: tuple[str, ...]) -> bool:
     return False
 
 
+class _ExceptionRows:
+    """Rows for exceptions, found by type and by pieces of what they want in the text: a flood of errors asks for each anew."""
+
+    def __init__(self, rows: Sequence[_Compiled]) -> None:
+        self._rows = rows
+        pieces = Counter(piece for row in rows for literal in row.has for piece in _pieces(literal))
+        by_piece: dict[str, set[int]] = {}
+        wordless: set[int] = set()
+        for place, row in enumerate(rows):
+            if not row.has or any(len(literal) < PIECE for literal in row.has):
+                wordless.add(place)
+                continue
+            for literal in row.has:
+                # The piece that fewest rows share; common words share theirs with many.
+                by_piece.setdefault(min(_pieces(literal), key=lambda piece: (pieces[piece], piece)), set()).add(place)
+        self._by_piece = {piece: frozenset(places) for piece, places in by_piece.items()}
+        self._pieces = frozenset(by_piece)
+        self._wordless = frozenset(wordless)
+        self._of_type = lru_cache(maxsize=4096)(self._find_of_type)
+
+    def for_text(self, type_name: str, lowered: str) -> list[_Compiled]:
+        """Rows that can hold, in order."""
+        places = set(self._wordless)
+        for piece in self._pieces.intersection(_pieces(lowered)):
+            places |= self._by_piece[piece]
+        places &= self._of_type(type_name)
+        return [self._rows[place] for place in sorted(places)]
+
+    def _find_of_type(self, type_name: str) -> frozenset[int]:
+        return frozenset(place for place, row in enumerate(self._rows) if row.type is None or row.type.fullmatch(type_name))
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + PIECE] for at in range(len(text) - PIECE + 1)]
+
+
 class Matcher:
     """A table ready to match. Immutable after construction; safe to share between threads."""
 
     def __init__(self, table: PatternTable) -> None:
         self.table = table
         compiled = [_Compiled(pattern, table.weights[pattern.weight]) for pattern in table.patterns]
-        self._exception = [row for row in compiled if "exception" in row.pattern.where]
+        self._exception = _ExceptionRows([row for row in compiled if "exception" in row.pattern.where])
         lines = [row for row in compiled if "line" in row.pattern.where]
         if bare := [row.pattern.id for row in lines if not row.has]:
             raise ValueError(f"patterns for lines need `has`: {', '.join(bare)}")
@@ -149,10 +204,11 @@ class Matcher:
                 self._by_word.setdefault(word, []).append((place, row))
         self._words = frozenset(self._by_word)
 
-    def exception(self, type_name: str, text: str, frames: str = "") -> list[Hit]:
-        """Patterns that hold for `Type: message`; `type_name` is the class without its module."""
+    def exception(self, type_name: str, text: str, frames: str = "", code: str = "") -> list[Hit]:
+        """Patterns that hold for `Type: message`; `type_name` is the class without its module, `code` the line that raised."""
         text = clipped(text)
-        return list(_hits(self._exception, text, text.lower(), type_name, frames))
+        lowered = text.lower()
+        return list(_hits(self._exception.for_text(type_name, lowered), text, lowered, type_name, frames, code[:LONGEST_CODE]))
 
     def line(self, text: str) -> list[Hit]:
         """Patterns that hold for one line of output; a row's words count as whole words here, which makes a line cheap."""
@@ -162,7 +218,7 @@ class Matcher:
         if not words:
             return []
         rows = {place: row for word in words for place, row in self._by_word[word]}
-        return list(_hits([rows[place] for place in sorted(rows)], text, lowered, "", ""))
+        return list(_hits([rows[place] for place in sorted(rows)], text, lowered))
 
     def may_match(self, lowered: str) -> bool:
         """Whether a lower-cased line holds any word that a row for lines wants."""
@@ -177,12 +233,12 @@ def _telling_word(literal: str) -> str:
     return max(words, key=lambda word: (word not in _COMMON, len(word)))
 
 
-def _hits(rows: Sequence[_Compiled], text: str, lowered: str, type_name: str, frames: str) -> Iterable[Hit]:
+def _hits(rows: Sequence[_Compiled], text: str, lowered: str, type_name: str = "", frames: str = "", code: str = "") -> Iterable[Hit]:
     held = False
     for row in rows:
         if held and row.pattern.weight == LAST_RESORT:
             continue
-        facts = row.match(text, lowered, type_name, frames)
+        facts = row.match(text, lowered, type_name, frames, code)
         if facts is not None:
             held = True
             yield Hit(pattern=row.pattern, weight=row.weight, facts=facts)

@@ -113,7 +113,8 @@ class TextReader:
 
     def _link(self, type_name: str, message: str, frames: Sequence[Frame]) -> TextReading:
         places = "\n".join(f"{frame.module}:{frame.function}" for frame in reversed(frames[-_INNERMOST:]))
-        hit = strongest(self._matcher.exception(short_type(type_name), f"{type_name}: {message}", places))
+        code = (frames[-1].source or "") if frames else ""
+        hit = strongest(self._matcher.exception(short_type(type_name), f"{type_name}: {message}", places, code))
         return self._reading(hit, model.Fingerprint()) if hit is not None else NOTHING
 
     def _reading(self, hit: Hit, identity: model.Fingerprint) -> TextReading:

@@ -6,6 +6,7 @@ taken off before (`core/grouping/prefix.py`).
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -22,6 +23,8 @@ MOST_CONTINUATION: Final = 60
 MOST_KNOWN: Final = 20_000
 LONGEST_MESSAGE: Final = 8192
 """Characters kept of a message."""
+LONGEST_SOURCE: Final = 300
+"""Characters kept of the line that raised."""
 
 
 _SOURCE: Final = "    "
@@ -40,6 +43,8 @@ class _Open(msgspec.Struct, kw_only=True):
     """Type that a notebook header names."""
     frames: list[Frame] = []
     split_file: str = ""
+    source: str = ""
+    """Source line below the newest frame."""
     since_frame: int = 0
     ignored: bool = False
     original: bool = False
@@ -160,7 +165,8 @@ class CrashParser:
         if self._frame(current, text, bare):
             return
         if current.style == "python" and current.frames and current.indent < _SOURCE_INDENT and text.startswith(_SOURCE):
-            return  # a source line, or marks below one
+            current.source = current.source or bare[:LONGEST_SOURCE]  # what follows it are marks
+            return
         if shapes.MARKERS.match(text) or shapes.ELISION.match(text) or (current.style != "python" and shapes.NUMBERED.match(text)):
             return
         if bare.startswith(('"""', "'''")):
@@ -227,7 +233,7 @@ class CrashParser:
     def _add(self, current: _Open, file: str, function: str, line: str) -> None:
         if function.endswith(")") and "(" in function:
             function = function[: function.index("(")]
-        current.since_frame = 0
+        current.since_frame, current.source = 0, ""
         key = (file, function, line)
         made = self._known.get(key)
         if made is None:
@@ -260,6 +266,8 @@ class CrashParser:
         found = shapes.TERMINAL.match(bare)
         assert found is not None
         name, message = shapes.once(found["type"], (found["message"] or "").strip())
+        if current.source and current.frames:
+            current.frames[-1] = replace(current.frames[-1], source=current.source)
         crash = Crash(
             type=name,
             message=message[:LONGEST_MESSAGE],

@@ -36,7 +36,7 @@ NAME: Final = r"(?:[A-Za-z_]\w{0,120}\.){0,12}[A-Za-z_]\w{0,120}(?:\([\w.]{1,120
 TERMINAL: Final = re.compile(rf"(?P<type>{NAME})(?::\s?(?P<message>.*)|\s*)$", re.DOTALL)
 SUFFIX: Final = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failure|Fault|Timeout|Expired|Died|Killed|Crashed|Empty|Full|Died|Closed|Mismatch|"
-    r"Unsupported|Group|Abort|Aborted|Invalid|Conflict|NotFound|Panic|Traceback)(?:\([\w.]{1,120}\))?$"
+    r"Unsupported|Group|Abort|Aborted|Invalid|Conflict|NotFound|Panic|Traceback|\w\.(?:error|timeout|gaierror|herror))(?:\([\w.]{1,120}\))?$"
 )
 BARE: Final = re.compile(
     r"(?:E\s{1,8})?(?P<type>(?:[A-Za-z_]\w{0,120}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Died|Failure)(?:\([\w.]{1,120}\))?)"
