@@ -3,13 +3,19 @@
 import os
 import secrets
 import time
-from typing import Annotated, Any
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Annotated, Any, Protocol
 
 import httpx
 import typer
 
+from firstfault_server import settings as configuration
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import Client, UrlOption, connect
+from firstfault_server.ports import StoreUnavailable
+from firstfault_server.wire.incoming import TopicRecord
+from firstfault_server.wire.outputs import EVENTS
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 RUN = "firstfault-doctor"
@@ -32,7 +38,8 @@ def doctor(
     target = (
         endpoint or os.environ.get("FIRSTFAULT_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT
     ).rstrip("/")
-    hops = examine(client, target, within_s)
+    with ExitStack() as stack:
+        hops = examine(client, target, within_s, _topics(stack))
     if form == "table":
         rows = [[hop["hop"], "ok" if hop["ok"] else "FAILED", f"{hop['ms']:.0f}", hop["detail"]] for hop in hops]
         terminal.table(["HOP", "RESULT", "MS", "DETAIL"], rows)
@@ -42,9 +49,35 @@ def doctor(
         raise typer.Exit(terminal.EXIT_FOUND)
 
 
-def examine(client: Client, endpoint: str, within_s: float) -> list[dict[str, Any]]:
+class Topic(Protocol):
+    """A topic between two hops, read from its end."""
+
+    def open(self) -> None:
+        """Stand at the end. Raises StoreUnavailable."""
+
+    def read(self, wait_s: float) -> list[TopicRecord]:
+        """What came since. Raises StoreUnavailable."""
+
+
+def _topics(stack: ExitStack) -> dict[str, Topic]:
+    """The topics of the distributed service by the hop that writes them; none where the settings name no Kafka."""
+    settings = configuration.load()
+    if not settings.kafka_bootstrap:
+        return {}
+    from firstfault_server.adapters.kafka import TOPIC
+    from firstfault_server.adapters.kafka.tail import Tail
+    from firstfault_server.cli.connections import kafka_connection
+
+    tails = {hop: Tail(kafka_connection(settings), settings.kafka_prefix, topic) for hop, topic in (("log", TOPIC), ("detection", EVENTS))}
+    for tail in tails.values():
+        stack.callback(tail.close)
+    return {**tails}
+
+
+def examine(client: Client, endpoint: str, within_s: float, topics: Mapping[str, Topic] | None = None) -> list[dict[str, Any]]:
     """Every hop with its result and time; those behind a failed one are left out."""
     hops: list[dict[str, Any]] = []
+    topics = topics or {}
     marker = f"doctor {secrets.token_hex(8)}"
 
     def hop(name: str, started: float, problem: str, detail: str = "") -> bool:
@@ -57,11 +90,41 @@ def examine(client: Client, endpoint: str, within_s: float) -> list[dict[str, An
     started = time.monotonic()
     hop("ready", started, _unready(client))
     started = time.monotonic()
+    opened = _opened(topics)
+    if opened and not hop("kafka", started, opened):
+        return hops
+    started = time.monotonic()
     if hop("ingest", started, _send(endpoint, client.key, marker), f"{endpoint}, durable when acknowledged"):
+        for name, topic in topics.items():
+            started = time.monotonic()
+            if not hop(name, started, _passed(topic, marker, within_s), "the event has passed"):
+                return hops
         started = time.monotonic()
         event = _find(client, marker, within_s)
         hop("query", started, "" if event else f"the event was not found within {within_s:g} s", f"event {event['id']}" if event else "")
     return hops
+
+
+def _opened(topics: Mapping[str, Topic]) -> str:
+    """Why the topics cannot be read; empty: they can."""
+    try:
+        for topic in topics.values():
+            topic.open()
+    except StoreUnavailable as error:
+        return str(error)
+    return ""
+
+
+def _passed(topic: Topic, marker: str, within_s: float) -> str:
+    """Why the marked event was not seen in the topic; empty: it was."""
+    deadline = time.monotonic() + within_s
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            if any(marker.encode() in record.value for record in topic.read(min(left, 0.5))):
+                return ""
+    except StoreUnavailable as error:
+        return str(error)
+    return f"the event did not come within {within_s:g} s"
 
 
 def _unready(client: Client) -> str:

@@ -2,10 +2,12 @@
 
 import io
 import json
+import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from firstfault_server.adapters.kafka import TOPIC, KafkaLog
+from firstfault_server.adapters.kafka.tail import Tail
 from firstfault_server.adapters.kafka.topics import topic_name
 from firstfault_server.cli import commands
 from firstfault_server.core import model
@@ -34,12 +37,37 @@ class Deployment:
 
     def __init__(self, installation: Installation, services: dict[str, Service], key: str) -> None:
         self.installation, self.services, self.key = installation, services, key
+        self.detector: threading.Thread | None = None
         headers = {"authorization": f"Bearer {key}"}
         self.client = httpx.Client(base_url=services["api"].url("api"), headers=headers, timeout=30, trust_env=False)
 
     def detect(self, *records: Any) -> None:
         """Write what detection would write."""
         send(self.installation.kafka, self.installation.prefix, records)
+
+    @contextmanager
+    def detecting(self) -> Iterator[None]:
+        """A stand-in for detection: what has a doctor's mark becomes an event."""
+        tail = Tail(self.installation.kafka, self.installation.prefix, TOPIC)
+        tail.open()
+        over = threading.Event()
+
+        def detect() -> None:
+            while not over.is_set():
+                for record in tail.read(0.2):
+                    for mark in re.findall(rb"doctor [0-9a-f]{16}", record.value):
+                        at = time.time_ns()
+                        name = mark.decode()
+                        self.detect(event(1, id=name, run="firstfault-doctor", body=name, severity=13, time_ns=at, received_ns=at))
+
+        self.detector = threading.Thread(target=detect)
+        self.detector.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self.detector.join()
+            tail.close()
 
     def items(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
         answer = self.client.get(path, params=parameters)
@@ -207,6 +235,33 @@ def test_a_record_that_nobody_can_read_becomes_a_dead_letter(deployment: Deploym
     wait_for(deployment.holds("/v1/events", q="run:r-after"), "what came after it")
     wait_for(lambda: writer.figure("firstfault_writer_stored_total", kind="dead_letter") >= 1, "the dead letter is stored")
     assert writer.figure("firstfault_writer_dead_letters_total", reason="unreadable") == 1
+
+
+def doctor(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, bool]]:
+    """Exit status, and whether each hop went well."""
+    monkeypatch.setenv("HOME", "/nonexistent")
+    for name, value in deployment.installation.settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FIRSTFAULT_API_URL", deployment.services["api"].url("api"))
+    monkeypatch.setenv("FIRSTFAULT_API_KEY", deployment.key)
+    capsys.readouterr()
+    status = commands()["doctor"].main(
+        ["--endpoint", deployment.services["ingest"].url("otlp-http"), "--within", "30" if _detecting(deployment) else "2", "-o", "json"]
+    )
+    return status, {hop["hop"]: hop["ok"] for hop in json.loads(capsys.readouterr().out)["items"]}
+
+
+def _detecting(deployment: Deployment) -> bool:
+    return deployment.detector is not None and deployment.detector.is_alive()
+
+
+def test_the_doctor_names_the_hop_that_fails(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hops = {"api": True, "ready": True, "ingest": True, "log": True, "detection": False}
+    assert doctor(deployment, monkeypatch, capsys) == (1, hops)
+    with deployment.detecting():
+        assert doctor(deployment, monkeypatch, capsys) == (0, hops | {"detection": True, "query": True})
 
 
 @pytest.mark.parametrize("kind", KINDS)

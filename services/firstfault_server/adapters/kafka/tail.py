@@ -3,10 +3,11 @@
 import time
 from typing import Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from firstfault_server.adapters.kafka.connection import Connection
+from firstfault_server.adapters.kafka.offsets import ends
 from firstfault_server.adapters.kafka.producer import partitions_of
 from firstfault_server.adapters.kafka.records import MILLISECOND_NS
 from firstfault_server.adapters.kafka.topics import topic_name
@@ -21,7 +22,7 @@ class Tail:
     """One caller at a time."""
 
     def __init__(self, connection: Connection, prefix: str, topic: str) -> None:
-        """`topic` as the contract names it. Connects with the first read."""
+        """`topic` as the contract names it. Connects with the first read, or `open`."""
         self._connection, self._topic, self._name = connection, topic, topic_name(prefix, topic)
         self._admin = AdminClient(connection.options())
         self._consumer = Consumer(
@@ -59,9 +60,18 @@ class Tail:
             return
         there = set(partitions_of(self._admin, self._connection, self._name))
         added = there - self._partitions
-        if added:
-            self._consumer.incremental_assign([TopicPartition(self._name, each, OFFSET_END) for each in sorted(added)])
-        self._partitions, self._looked = there | self._partitions, time.monotonic()
+        if not self._partitions:
+            # By number: a mere "end" would be wherever the end is once the first fetch is under way.
+            starts = ends(self._admin, self._connection, [(self._name, each) for each in added])
+            self._consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
+        elif added:
+            self._consumer.incremental_assign([TopicPartition(self._name, each, OFFSET_BEGINNING) for each in added])
+        self._partitions |= added
+        self._looked = time.monotonic()
+
+    def open(self) -> None:
+        """Stand at the end now, and not at the first read. Raises StoreUnavailable."""
+        self._look()
 
     def close(self) -> None:
         """Release the client."""
