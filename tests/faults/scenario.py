@@ -55,7 +55,7 @@ def _attend(case: Case, plan: Plan, job: Job, service: Service, run: str, attemp
     assert time.time() - ended <= within * FIVE_FOLD, f"queryable {time.time() - ended:.1f} s after the end of the job"
     until(lambda: _all_settled(service, run, settled), SETTLE_WITHIN_S, "it settles", explain)
     # The next attempt starts when this one is over for the service too.
-    until(lambda: _over(service, run), SETTLE_WITHIN_S, "the run is over", explain)
+    until(lambda: _over(service, run, attempt), SETTLE_WITHIN_S, "the attempt is over", explain)
 
 
 def _strike(case: Case, job: Job, service: Service, run: str, explain: Callable[[], str]) -> None:
@@ -91,11 +91,14 @@ def _conclude(case: Case, service: Service, run: str) -> list[Document]:
     def explain() -> str:
         return f"run: {service.run(run)}\nincidents: {_brief(service.incidents(run))}\nservice: {service.errors.read_text()[-1500:]}"
 
-    until(lambda: _over(service, run), SETTLE_WITHIN_S, "the run is over", explain)
+    until(lambda: _over(service, run, len(case.attempts)), SETTLE_WITHIN_S, "the run is over", explain)
     if not case.expected:
         quiet()
     # That nothing follows is looked at again, for all runs at once, before the service stops (conftest.py).
     service.counted[run] = len(case.expected)
+    # Runs and incidents are stored by different hands where there are several.
+    again = [one.recurrences for one in case.expected]
+    until(lambda: [incident["recurrences"] for incident in service.incidents(run)] == again, SETTLE_WITHIN_S, "all is stored", explain)
     incidents = service.incidents(run)
     assert len(incidents) == len(case.expected), explain()
     for incident, expected in zip(incidents, case.expected, strict=True):
@@ -150,9 +153,9 @@ def _opening(service: Service, incident: Document) -> list[Document]:
     return [message for message in service.pages.of(incident["id"]).values() if message["type"] == "incident.opened"]
 
 
-def _over(service: Service, run: str) -> bool:
+def _over(service: Service, run: str, attempt: int) -> bool:
     known = service.run(run)
-    return known is not None and known["state"] != "running"
+    return known is not None and known["state"] != "running" and known["attempt"] == attempt
 
 
 def _all_settled(service: Service, run: str, count: int) -> bool:

@@ -24,7 +24,7 @@ READY_S: Final = 300.0
 MARK: Final = "FIRSTFAULT_STACK_FOLDER"
 """Environment variable of every process of a stack, by which none of them is overlooked at the end."""
 
-THRESHOLDS: Final = '{"pause_floor_s": 20, "hang_confirm_s": 20, "hang_confirm_blind_s": 20}'
+THRESHOLDS: Final = '{"pause_floor_s": 15, "hang_confirm_s": 30, "hang_confirm_blind_s": 30}'
 """Unless FIRSTFAULT_THRESHOLDS says otherwise: a hang is shown within a minute, and a busy machine does not look like one."""
 
 Say = Callable[[str], None]
