@@ -47,10 +47,10 @@ def indices(connection: Connection) -> list[str]:
         return sorted(name.removeprefix(f"{connection.prefix}-") for name in client.indices.get(index=f"{connection.prefix}-*"))
 
 
-def search(connection: Connection, query: dict[str, Any]) -> set[str]:
+def search(connection: Connection, query: dict[str, Any], index: str = "") -> set[str]:
     """Ids of the events that another tool finds."""
     with connection.client() as client:
-        hits = client.search(index=f"{connection.prefix}-events", query=query)["hits"]["hits"]
+        hits = client.search(index=index or f"{connection.prefix}-events", query=query)["hits"]["hits"]
     return {hit["_source"]["id"] for hit in hits}
 
 
@@ -65,6 +65,16 @@ def test_templates_are_written_once_and_upgraded_but_never_taken_back(connection
                 name=names[0], index_patterns=template["index_patterns"], template=template["template"], version=version
             )
         assert ensure_templates(connection) == written
+
+
+def test_an_upgrade_gives_indices_the_fields_they_lack(connection: Connection, store: ElasticsearchContextStore) -> None:
+    name = f"{connection.prefix}-events"
+    with connection.client() as client:
+        client.indices.create(index=f"{name}-v1-{TODAY}", mappings={"dynamic": False, "properties": {"tenant": {"type": "keyword"}}})
+        client.indices.put_index_template(name=name, index_patterns=[f"{name}-v1-*"], version=0)
+    assert ensure_templates(connection, replicas=0) == [name]
+    store.write_events([event(1)])
+    assert search(connection, {"term": {"search.event": "exception"}}, index=f"{name}-v1-{TODAY}") == {"e-0001"}
 
 
 def test_without_templates_nothing_is_written(connection: Connection) -> None:
