@@ -68,7 +68,7 @@ def _delayed(script: Script) -> Iterator[tuple[float, model.Batch]]:
 def _steady() -> Script:
     """A job that nothing happens to."""
     script = Script(3, nodes=2)
-    script.train(0, 200)
+    script.train(0, END)
     return script
 
 

@@ -11,8 +11,8 @@ from deploy.native.servers.flink_rest import Rest
 from deploy.native.servers.process import Process, ServerFailed, find_java, free_ports
 
 JAVA: Final = 17
-START_S: Final = 120.0
-SUBMIT_S: Final = 180.0
+START_S: Final = 240.0
+SUBMIT_S: Final = 300.0
 STOP_S: Final = 60.0
 JOB: Final = ROOT / "services" / "firstfault_server" / "detect" / "flink" / "job.py"
 LOGGING: Final = Path(__file__).with_name("flink-log4j2.properties")

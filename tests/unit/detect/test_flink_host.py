@@ -1,5 +1,6 @@
 """The Flink host's logic gives what the embedded host gives: on every scripted failure, over restarts, and over holes."""
 
+import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from firstfault_server.core import model
 from firstfault_server.core.stages import build_stages
 from firstfault_server.core.stages.protocol import Stage
 from firstfault_server.core.thresholds import Thresholds
-from firstfault_server.detect.flink.rows import LogRow
+from firstfault_server.detect.flink.rows import LogRow, write_log_row
 from firstfault_server.detect.keyed import KeyedStages
 from firstfault_server.ports import LogEntry
 from firstfault_server.tables import load_tables
@@ -110,6 +111,39 @@ def test_a_time_away_makes_nobody_silent(start: float, restart: bool) -> None:
     found = in_flink(records, [after] if restart else [])
     assert found.incidents == embedded(records).incidents
     assert len(found.incidents) == 1
+
+
+def in_partitions(records: Sequence[Record], stretch_ms: int) -> Outcome:
+    """The records in two partitions, which are read in turns, a stretch of time each."""
+    flink = SimulatedFlink(stages())
+    parts: list[list[tuple[int, Record]]] = [[], []]
+    for offset, record in enumerate(records):
+        for number, part in enumerate(parts):
+            if not record.key or zlib.crc32(record.key.encode()) % 2 == number:
+                part.append((offset, record))
+    read, ends = [0, 0], [0, 0]
+    while any(read[i] < len(part) for i, part in enumerate(parts)):
+        for i, part in enumerate(parts):
+            until = min(ends[1 - i], part[-1][1].received_ms) + stretch_ms
+            while read[i] < len(part) and (part[read[i]][1].received_ms <= until or not ends[i]):
+                offset, record = part[read[i]]
+                read[i], ends[i] = read[i] + 1, record.received_ms
+                if i == 0 and offset % 40 == 0:
+                    flink.clocks(record.received_ms)
+                tenant = record.key.partition("/")[0].encode()
+                flink.element("worker", record.key, write_log_row(LogRow(0, offset, ends[i], record.signal.encode(), tenant, record.body)))
+                flink.advance(min(ends))
+    return outcome(flink.outputs)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.until <= 95], ids=lambda case: case.name)
+def test_partitions_may_be_read_far_apart(case: Case) -> None:
+    """Found as hangs and deaths in runs whose other ranks' records had not been read yet."""
+    records = recording(case.build(), case.until)
+    found, wanted = in_partitions(records, 25_000), embedded(records)
+    # The words for why one was resolved may tell of what happened to be read first.
+    assert [(*one[:-2], one[-1]) for one in found.incidents] == [(*one[:-2], one[-1]) for one in wanted.incidents]
+    assert found.events == wanted.events
 
 
 def broken(body: bytes, key: str = "t1/p", signal: str = "logs", tenant: str = "t1") -> model.DeadLetter:

@@ -23,6 +23,9 @@ from firstfault_server.wire.outputs import OutputRecord
 
 CACHED: Final = 4096
 """Keys whose state is kept decoded; the others are decoded for each call."""
+LEAD_NS: Final = 2 * SECOND_NS
+"""An urgent record that is further ahead of the log's time waits for its second. Partitions are then read far apart, as when the job
+catches up, and whoever's records lie in another partition would look silent or stalled."""
 AFTER: Final[Mapping[str, str]] = {"worker": "node", "node": "run", "run": "fleet"}
 """To whom a stage hands on clock rows: to all others in turn."""
 
@@ -192,7 +195,7 @@ class StageHost:
     def _take_stage_row(self, key: str, row: bytes, store: KeyStore) -> None:
         head = head_of(row)
         store.add_row(row)
-        if head.urgent:
+        if head.urgent and head.now_ns - self._holes.reached_ns <= LEAD_NS:
             cells = self._load(key, store)
             cell = cells.get(key)
             if cell is None or cell.urgent_s != head.now_ns // SECOND_NS:
