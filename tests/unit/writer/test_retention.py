@@ -117,3 +117,35 @@ def test_it_runs_until_cancelled() -> None:
 
     asyncio.run(scenario())
     assert len(rounds) >= 3
+
+
+def test_of_several_the_one_that_leads_removes() -> None:
+    rounds: list[int] = []
+    leading = [False, False, True]
+
+    async def scenario() -> None:
+        done = asyncio.Event()
+
+        def prune(before_ns: int) -> None:
+            rounds.append(len(leading))
+            loop.call_soon_threadsafe(done.set)
+
+        loop = asyncio.get_running_loop()
+        retention = Retention([kept([], prune)], FixedClock(), RetentionMetrics(CollectorRegistry()), LOG)
+        task = asyncio.create_task(retention.run(every_s=3600, leads=lambda: leading.pop(0), look_s=0))
+        await asyncio.wait_for(done.wait(), 60)
+        task.cancel()
+
+    asyncio.run(scenario())
+    assert rounds == [0], "once, when it led"
+
+
+def test_a_store_that_breaks_down_over_it_holds_up_no_other() -> None:
+    gone: list[int] = []
+
+    def breaks(before_ns: int) -> None:
+        raise KeyError("somebody else removed it")
+
+    registry = CollectorRegistry()
+    Retention([kept([], breaks), kept([], gone.append)], FixedClock(), RetentionMetrics(registry), LOG).prune()
+    assert len(gone) == 1

@@ -1,5 +1,6 @@
 """Questions about the ends of partitions: how far they reach, and how new their records are."""
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Final, TypeAlias
@@ -9,6 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from firstfault_server.adapters.kafka.connection import REQUEST_S, Connection
 from firstfault_server.adapters.kafka.producer import partitions_of
+from firstfault_server.adapters.kafka.reader import MOVING, RETRY_S
 from firstfault_server.adapters.kafka.records import MILLISECOND_NS
 from firstfault_server.ports import StoreUnavailable
 
@@ -46,10 +48,14 @@ def _list(admin: AdminClient, connection: Connection, places: Iterable[Place], s
     if not wanted:
         return {}
     doing = "tell the ends of topics"
-    try:
-        answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=within_s)
-        return {(each.topic, each.partition): answer.result(within_s + 1) for each, answer in answers.items()}
-    except KafkaException as error:
-        raise connection.unavailable(error, doing) from error
-    except FutureTimeout as error:
-        raise StoreUnavailable(f"Kafka at {connection.bootstrap} cannot {doing}: no answer in time") from error
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=within_s)
+            return {(each.topic, each.partition): answer.result(within_s + 1) for each, answer in answers.items()}
+        except KafkaException as error:
+            if error.args[0].code() not in MOVING or time.monotonic() > deadline:
+                raise connection.unavailable(error, doing) from error
+            time.sleep(RETRY_S)
+        except FutureTimeout as error:
+            raise StoreUnavailable(f"Kafka at {connection.bootstrap} cannot {doing}: no answer in time") from error
