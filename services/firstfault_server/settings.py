@@ -49,6 +49,11 @@ class Settings(BaseSettings):
     retention_events_bytes: int = Field(default=8 << 30, gt=0, description="How much room events may take; the oldest go first.")
     retention_rollups_bytes: int = Field(default=8 << 30, gt=0, description="How much room metric rollups may take.")
     log_bytes: int = Field(default=1 << 30, ge=0, description="How much of the input log is kept beyond what is needed, for replays.")
+    tenant_bytes_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="What one tenant may send in bytes per second after decompression, of numbers and of the rest; 0: no limit.",
+    )
     drain_s: float = Field(default=8, gt=0, le=12, description="How long a stop waits for what is under way.")
     alert_timeout_s: float = Field(default=15, gt=0, le=60, description="How long one try to deliver a message may take.")
 
@@ -62,7 +67,7 @@ class Settings(BaseSettings):
     elasticsearch_api_key: str = Field(default="", repr=False, description="API key for Elasticsearch.")
     elasticsearch_ca_file: str = Field(default="", description="Certificates to trust for Elasticsearch.")
     elasticsearch_prefix: str = Field(default="firstfault", min_length=1, description="What names of indices start with.")
-    elasticsearch_shards: int = Field(default=1, ge=1, description="Shards of each new index.")
+    elasticsearch_shards: int = Field(default=1, ge=1, description="Shards of each new index of events; other indices have one.")
     elasticsearch_replicas: int = Field(default=1, ge=0, description="Replicas of each new index.")
     clickhouse_url: str = Field(default="", description="ClickHouse of the distributed service, http(s)://HOST:PORT.")
     clickhouse_user: str = Field(default="default", description="User for ClickHouse.")

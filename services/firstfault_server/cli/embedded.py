@@ -20,7 +20,7 @@ from firstfault_server.ingest.access import Access
 from firstfault_server.ingest.clock import ReceiveClock, write_clock_records
 from firstfault_server.ingest.grpc import otlp_server
 from firstfault_server.ingest.http import otlp_app
-from firstfault_server.ingest.receiver import Receiver
+from firstfault_server.ingest.receiver import Limits, Receiver
 from firstfault_server.ingest.telemetry import IngestMetrics
 
 
@@ -62,7 +62,9 @@ async def start_embedded(process: Process) -> str:
     )
 
     receive_clock = ReceiveClock(clock, not_before_ns=input_log.newest_received_ns)
-    receiver = Receiver(input_log, Access(stores.access), receive_clock, IngestMetrics(registry))
+    receiver = Receiver(
+        input_log, Access(stores.access), receive_clock, IngestMetrics(registry), Limits(tenant_bytes_per_s=settings.tenant_bytes_per_s)
+    )
     grpc = GrpcServer(otlp_server(receiver), parsed["otlp_grpc"], settings.drain_s)
     process.background(write_clock_records(input_log, receive_clock), "clock")
     await process.serve(grpc)

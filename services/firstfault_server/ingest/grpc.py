@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from firstfault_server.ingest.access import Denied
 from firstfault_server.ingest.answers import partial_success
 from firstfault_server.ingest.compression import TooLarge
+from firstfault_server.ingest.quota import OverQuota
 from firstfault_server.ingest.receiver import Busy, Receiver
 from firstfault_server.ports import Signal, StorageFull, StoreUnavailable
 from firstfault_server.wire.unreadable import Unreadable
@@ -62,6 +63,8 @@ def _export(receiver: Receiver, signal: Signal) -> Callable[[bytes, Context], Aw
             await _refuse(receiver, context, signal, code, "denied", str(error))
         except Busy as error:
             await _refuse(receiver, context, signal, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", str(error), error.retry_after_s)
+        except OverQuota as error:
+            await _refuse(receiver, context, signal, grpc.StatusCode.RESOURCE_EXHAUSTED, "quota", str(error), error.retry_after_s)
         except TooLarge:
             limit = f"a message may have {receiver.limits.plain_bytes} bytes; send smaller batches"
             await _refuse(receiver, context, signal, grpc.StatusCode.INVALID_ARGUMENT, "too_large", limit)

@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from firstfault_server.ingest.access import Denied
 from firstfault_server.ingest.answers import partial_success
 from firstfault_server.ingest.compression import Garbled, TooLarge, UnknownEncoding
+from firstfault_server.ingest.quota import OverQuota
 from firstfault_server.ingest.receiver import Accepted, Busy, Limits, Receiver, Reservation
 from firstfault_server.ports import Signal, StorageFull, StoreUnavailable
 from firstfault_server.wire.unreadable import Unreadable
@@ -102,6 +103,8 @@ async def _receive(receiver: Receiver, receive: Receive, signal: Signal, media: 
         raise _Refusal(error.status, "denied", str(error)) from error
     except Busy as error:
         raise _Refusal(429, "busy", str(error), error.retry_after_s) from error
+    except OverQuota as error:
+        raise _Refusal(429, "quota", str(error), error.retry_after_s) from error
     except TooLarge as error:
         raise _Refusal(413, "too_large", _too_large(receiver.limits)) from error
     except UnknownEncoding as error:

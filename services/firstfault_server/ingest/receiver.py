@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from firstfault_server.ingest.access import Access, Sender
 from firstfault_server.ingest.clock import ReceiveClock
 from firstfault_server.ingest.compression import decompress
+from firstfault_server.ingest.quota import Quota
 from firstfault_server.ingest.telemetry import IngestMetrics
 from firstfault_server.ports import Log, LogEntry, Signal
 from firstfault_server.wire.otlp import Split, split
@@ -27,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes: int = 128 << 20
     """Of all requests between receipt and the log; beyond it senders are told to come again later."""
     retry_after_s: int = 1
+    tenant_bytes_per_s: int = 0
+    """What one tenant may send, after decompression, of numbers and of everything else; 0: no limit."""
 
 
 class Busy(Exception):
@@ -83,9 +87,18 @@ class Queue:
 class Receiver:
     """The common core of the HTTP and gRPC receivers. All calls come from one event loop, so receive times are in log order."""
 
-    def __init__(self, log: Log, access: Access, clock: ReceiveClock, metrics: IngestMetrics, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        access: Access,
+        clock: ReceiveClock,
+        metrics: IngestMetrics,
+        limits: Limits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log, self._access, self._clock, self.metrics = log, access, clock, metrics
         self.limits = limits or Limits()
+        self._quota = Quota(self.limits.tenant_bytes_per_s, monotonic)
         self._queue = Queue(self.limits, metrics)
 
     async def sender(self, authorization: str | None) -> Sender:
@@ -101,14 +114,17 @@ class Receiver:
     ) -> Accepted:
         """Take a request. Returns when it is durable.
 
-        Raises Busy, TooLarge, Garbled, UnknownEncoding, Unreadable, StorageFull, StoreUnavailable.
+        Raises Busy, OverQuota, TooLarge, Garbled, UnknownEncoding, Unreadable, StorageFull, StoreUnavailable.
         """
+        numbers = signal == "metrics"
+        self._quota.admit(sender.tenant, numbers)
         reservation.grow(len(body))
         node_records = "node" in sender.scopes
         if len(body) > LARGE or (encoding and len(body) > LARGE // 8):
             found, size = await asyncio.to_thread(self._open, signal, body, json, encoding, node_records)
         else:
             found, size = self._open(signal, body, json, encoding, node_records)
+        self._quota.take(sender.tenant, numbers, size)
         if size > len(body):
             reservation.grow(len(body) + size)
         await self._append(signal, sender.tenant, found)

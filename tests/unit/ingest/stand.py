@@ -40,7 +40,7 @@ class Stand:
         self.seconds = 0.0
         self.access = Access(self.keys, monotonic=lambda: self.seconds)
         clock = ReceiveClock(StillClock(), monotonic_ns=lambda: 0)
-        self.receiver = Receiver(self.log, self.access, clock, IngestMetrics(self.registry), limits)
+        self.receiver = Receiver(self.log, self.access, clock, IngestMetrics(self.registry), limits, lambda: self.seconds)
 
     def key(self, secret: str, *scopes: Permission, tenant: str = "acme", revoked_ns: int | None = None) -> str:
         """Make a key; returns its authorization header."""
@@ -57,9 +57,9 @@ class Stand:
         )
         return f"Bearer ffk_{secret}"
 
-    async def receive(self, signal: Signal, body: bytes) -> Accepted:
-        """Take a request of anybody, as the transports do."""
-        sender = await self.receiver.sender(None)
+    async def receive(self, signal: Signal, body: bytes, authorization: str | None = None) -> Accepted:
+        """Take a request, by default of anybody, as the transports do."""
+        sender = await self.receiver.sender(authorization)
         with self.receiver.reserve() as reservation:
             return await self.receiver.receive(sender, reservation, signal, body)
 

@@ -183,3 +183,15 @@ def test_a_sender_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
         assert made.stored() == []
         assert made.count("firstfault_ingest_queue_bytes") == 0
         assert made.count("firstfault_ingest_refused_total", reason="disconnected") == 1
+
+
+def test_a_tenant_above_its_quota_is_told_when_to_come_again(tmp_path: Path) -> None:
+    made = Stand(tmp_path, Limits(tenant_bytes_per_s=1))
+    client = Client(otlp_app(made.receiver))
+    body = metrics({"train.loss": [(NOW, 1.0)]}).SerializeToString()
+    first, second = (client.request("POST", "/v1/metrics", body, {"content-type": "application/x-protobuf"}) for _ in range(2))
+    assert first.status_code == 200
+    assert second.status_code == 429
+    assert int(second.headers["retry-after"]) >= 1
+    assert made.count("firstfault_ingest_refused_total", reason="quota") == 1
+    made.log.close()

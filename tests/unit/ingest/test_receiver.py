@@ -8,10 +8,11 @@ import pytest
 from firstfault_server.adapters.filelog import FileLog
 from firstfault_server.ingest.access import Denied, bind_allowed
 from firstfault_server.ingest.clock import ReceiveClock, follow_others, write_clock_records
+from firstfault_server.ingest.quota import BURST_S, LONGEST_WAIT_S, OverQuota
 from firstfault_server.ingest.receiver import Busy, Limits
 from firstfault_server.ports import StoreUnavailable
 from tests.unit.ingest.stand import Stand, StillClock
-from tests.unit.wire.requests import NOW, SECOND, metrics
+from tests.unit.wire.requests import NOW, SECOND, logs, metrics
 
 BODY = metrics({"train.loss": [(NOW, 1.0)]}).SerializeToString()
 
@@ -54,6 +55,47 @@ def test_a_body_takes_its_room_before_it_is_read(tmp_path: Path) -> None:
     assert made.count("firstfault_ingest_queue_bytes") == 0
     with made.receiver.reserve() as alone:
         alone.grow(5000)
+    made.log.close()
+
+
+def test_a_tenant_above_its_quota_waits_and_holds_up_nobody(tmp_path: Path) -> None:
+    made = Stand(tmp_path, Limits(tenant_bytes_per_s=len(BODY)))
+    flooding, other = made.key("flood", tenant="flooding"), made.key("other", tenant="other")
+    crash = logs([{"body": "ValueError: no label"}]).SerializeToString()
+
+    async def sent(tenant: str) -> int:
+        """How many requests in a row are taken."""
+        for number in range(100):
+            try:
+                await made.receive("metrics", BODY, tenant)
+            except OverQuota as refused:
+                assert refused.retry_after_s >= 1
+                return number
+        raise AssertionError("there is no end")
+
+    async def scenario() -> None:
+        assert await sent(flooding) == BURST_S
+        await made.receive("logs", crash, flooding)
+        assert await sent(other) == BURST_S
+        made.seconds += 3
+        assert await sent(flooding) == 3
+        made.seconds += 1000
+        assert await sent(flooding) == BURST_S
+
+    asyncio.run(scenario())
+    made.log.close()
+
+
+def test_a_request_is_never_too_large_for_its_quota(tmp_path: Path) -> None:
+    made = Stand(tmp_path, Limits(tenant_bytes_per_s=1))
+
+    async def scenario() -> None:
+        await made.receive("metrics", BODY)
+        with pytest.raises(OverQuota) as refused:
+            await made.receive("metrics", BODY)
+        assert refused.value.retry_after_s == min(LONGEST_WAIT_S, len(BODY) - BURST_S)
+
+    asyncio.run(scenario())
     made.log.close()
 
 

@@ -15,7 +15,7 @@ from firstfault_server.ingest.access import Access
 from firstfault_server.ingest.clock import ReceiveClock, follow_others, write_clock_records
 from firstfault_server.ingest.grpc import otlp_server
 from firstfault_server.ingest.http import otlp_app
-from firstfault_server.ingest.receiver import Receiver
+from firstfault_server.ingest.receiver import Limits, Receiver
 from firstfault_server.ingest.telemetry import IngestMetrics
 from firstfault_server.ingest.watching import WatchedLog
 
@@ -39,7 +39,7 @@ async def start_ingest(process: Process) -> str:
     )
     process.background(follow, "follow")
     process.background(write_clock_records(log, clock), "clock")
-    receiver = Receiver(log, access, clock, metrics)
+    receiver = Receiver(log, access, clock, metrics, Limits(tenant_bytes_per_s=settings.tenant_bytes_per_s))
     grpc_server = GrpcServer(otlp_server(receiver), grpc, settings.drain_s)
     http_server = HttpServer(traced_app(otlp_app(receiver), process.tracer), process.listen(http), settings.drain_s)
     await process.serve(grpc_server)
