@@ -1,15 +1,20 @@
 """A node that dies: what was written stays, and what is sent again is there once."""
 
+import itertools
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from deploy.native.servers.elasticsearch import Elasticsearch
-from firstfault_server.adapters.elasticsearch import Connection, ensure_templates, open_stores
-from firstfault_server.ports import ListQuery, StoreUnavailable
-from tests.contract.records import FixedClock, event
+from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores
+from firstfault_server.adapters.elasticsearch.templates import FAMILIES
+from firstfault_server.core.search import Term
+from firstfault_server.ports import Audit, ListQuery, StoreUnavailable
+from tests.contract.records import NOW_NS, FixedClock, audit, delivery, event, incident, message
 
 pytestmark = [pytest.mark.integration, pytest.mark.soak]
 
@@ -70,3 +75,110 @@ def test_events_survive_a_killed_node_and_are_there_once(node: Elasticsearch) ->
     assert outages
     assert all("Elasticsearch at" in reason for reason in outages)
     stores.close()
+
+
+def patiently(write: Callable[[], None], stopping: threading.Event, outages: list[str]) -> None:
+    """Do it until it is done, as every writer does."""
+    while True:
+        try:
+            return write()
+        except StoreUnavailable as error:
+            outages.append(str(error))
+            stopping.wait(0.05)
+
+
+def test_incidents_marks_and_messages_survive_a_killed_node(node: Elasticsearch) -> None:
+    connection = Connection(url=node.address)
+    ensure_templates(connection, replicas=0)
+    detection, people, alerter = (open_stores(connection, FixedClock(), name) for name in ("detection", "people", "alerter"))
+    stopping = threading.Event()
+    outages: list[str] = []
+    revisions: dict[str, int] = {}
+    acknowledged: dict[str, int] = {}
+    sent: Counter[str] = Counter()
+
+    def detect() -> None:
+        for number in itertools.count():
+            if stopping.is_set():
+                return
+            name, revision = f"i-{number % 20:04}", number // 20 + 1
+            batch = [incident(number % 20, revision=revision, title=f"revision {revision}")]
+            patiently(lambda batch=batch: detection.incidents.write_incidents(batch), stopping, outages)  # type: ignore[misc]
+            revisions[name] = revision
+            told = [message(revision, id=f"{name}.{revision}", incident=name)]
+            patiently(lambda told=told: detection.outbox.add(told), stopping, outages)  # type: ignore[misc]
+
+    def mark() -> None:
+        for number in itertools.count():
+            if stopping.is_set():
+                return
+            name = f"i-{number % 20:04}"
+
+            def write(name: str = name, number: int = number) -> None:
+                stored = people.triage.triage("acme", name)
+                entry = audit(number, id=f"{name}-{stored.version}", subject=name)
+                acknowledged[name] = people.triage.put_triage(
+                    msgspec.structs.replace(stored, assignee=f"person {stored.version + 1}"), entry
+                ).version
+
+            patiently(write, stopping, outages)
+
+    def deliver() -> None:
+        while not stopping.is_set():
+
+            def work() -> None:
+                for each in alerter.outbox.due(NOW_NS, 10):
+                    sent[each.id] += 1
+                    each.state = "delivered"
+                    alerter.outbox.record(each, delivery(1, each, delivered=True))
+
+            patiently(work, stopping, outages)
+
+    workers = [threading.Thread(target=work) for work in (detect, mark, deliver)]
+    for worker in workers:
+        worker.start()
+    for _ in range(3):
+        reached = (sum(revisions.values()) + 60, sum(acknowledged.values()) + 20, len(sent) + 20)
+        while any(
+            now < wanted for now, wanted in zip((sum(revisions.values()), sum(acknowledged.values()), len(sent)), reached, strict=True)
+        ):
+            assert all(worker.is_alive() for worker in workers)
+            stopping.wait(0.01)
+        node.kill()
+        node.start()
+    stopping.set()
+    for worker in workers:
+        worker.join()
+    assert outages
+    people.triage.repair()
+    people.cluster.refresh(*FAMILIES)
+    listed = {item.id: (item, triage) for item, triage in people.incidents.incidents(ListQuery(tenant="acme", limit=50), NOW_NS).items}
+    for name, revision in revisions.items():
+        assert listed[name][0].revision >= revision
+        assert [each.revision for each in people.incidents.revisions("acme", name)] == list(range(1, listed[name][0].revision + 1))
+    entries = {entry.id for entry in trail(people)}
+    for name, version in acknowledged.items():
+        stored = people.triage.triage("acme", name)
+        assert stored.version >= version
+        assert {f"{name}-{number}" for number in range(stored.version)} <= entries
+        found = people.incidents.incidents(
+            ListQuery(tenant="acme", where=Term(key="assignee", value=f"person {stored.version}"), limit=50), NOW_NS
+        )
+        assert name in {item.id for item, _ in found.items}
+    told = [each for name in revisions for each in people.outbox.messages("acme", name)]
+    assert {each.id for each in told} >= {f"{name}.{number}" for name, last in revisions.items() for number in range(1, last)}
+    delivered = {each.id for each in told if each.state == "delivered"}
+    assert delivered <= set(sent)
+    # Who dies or loses the connection between sending and recording sends again; nothing else does.
+    assert sum(sent.values()) - len(sent) <= len(outages)
+    for stores in (detection, people, alerter):
+        stores.close()
+
+
+def trail(stores: ElasticsearchStores) -> Iterator[Audit]:
+    """The whole audit trail."""
+    query: ListQuery | None = ListQuery(tenant="acme", limit=200)
+    while query is not None:
+        page = stores.triage.audit(query)
+        yield from page.items
+        query = None if page.next_key is None else ListQuery(tenant="acme", limit=200, after=tuple(page.next_key))
