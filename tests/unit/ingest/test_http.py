@@ -186,12 +186,8 @@ def test_a_sender_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_tenant_above_its_quota_is_told_when_to_come_again(tmp_path: Path) -> None:
-    made = Stand(tmp_path, Limits(tenant_bytes_per_s=1))
-    client = Client(otlp_app(made.receiver))
-    body = metrics({"train.loss": [(NOW, 1.0)]}).SerializeToString()
-    first, second = (client.request("POST", "/v1/metrics", body, {"content-type": "application/x-protobuf"}) for _ in range(2))
-    assert first.status_code == 200
-    assert second.status_code == 429
+    with stand(tmp_path, Limits(tenant_bytes_per_s=1)) as (made, client):
+        first, second = (client.post("/v1/metrics", content=BODY, headers=PROTOBUF) for _ in range(2))
+        assert made.count("firstfault_ingest_refused_total", reason="quota") == 1
+    assert (first.status_code, second.status_code) == (200, 429)
     assert int(second.headers["retry-after"]) >= 1
-    assert made.count("firstfault_ingest_refused_total", reason="quota") == 1
-    made.log.close()
