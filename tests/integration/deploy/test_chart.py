@@ -264,6 +264,18 @@ def test_services_can_be_watched_moved_and_reached(rendered: dict[str, Document]
     assert documents(rendered, "least", "ServiceMonitor") == []
 
 
+def test_the_agent_may_always_send(rendered: dict[str, Document]) -> None:
+    """Whoever says who may send need not think of the agent."""
+    policies = {d["metadata"]["name"]: d["spec"]["ingress"] for d in documents(rendered, "everything", "NetworkPolicy")}
+    senders = policies["trial-firstfault-ingest"][0]["from"]
+    (agent,) = documents(rendered, "everything", "DaemonSet")
+    assert {"podSelector": agent["spec"]["selector"]} in senders
+    assert {"namespaceSelector": {}} in senders
+    open_to_all = {d["metadata"]["name"]: d["spec"]["ingress"] for d in documents(rendered, "kernel-file", "NetworkPolicy")}
+    assert "from" not in open_to_all["trial-firstfault-ingest"][0]
+    assert len(policies["trial-firstfault-writer"]) == 1, "nobody but those who scrape"
+
+
 def test_a_change_of_settings_replaces_pods(rendered: dict[str, Document]) -> None:
     def sums(case: str) -> set[str]:
         return {d["spec"]["template"]["metadata"]["annotations"]["checksum/settings"] for d in documents(rendered, case, "Deployment")}
