@@ -1,12 +1,13 @@
 """The distributed service as it is deployed: the fault jobs become the same incidents, and no killed process costs anything.
 
-One file, since one worker must run it from top to bottom: a process that one test kills would disturb another test.
+One file, since one worker must run it: a process that one test kills would disturb another test.
 """
 
 import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.faults.table import CASES, Case
 from tests.integration.service.pager import Pager
 from tests.integration.service.running import wait_for
 from tests.integration.service.stream import METRICS, Stream
-from tests.integration.service.test_kill import crash, opened
+from tests.integration.service.test_kill import crash
 from tests.integration.stack.deployed import Deployed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -53,57 +54,77 @@ def test_a_fault_becomes_the_same_incident(case: Case, service: Service, tmp_pat
     assert compare(incidents, attempts) == sum(1 + one.recurrences for one in case.expected if one.exception)
 
 
-@pytest.fixture(scope="module")
-def pager(stack: Deployed) -> Iterator[Pager]:
-    with Pager() as receiver:
-        made = stack.client.post("/v1/destinations", json={"name": f"pager-{ROUND}", "url": receiver.url, "allow_private": True})
+@pytest.mark.timeout(1500)
+def test_killed_processes_cost_nothing(stack: Deployed) -> None:
+    kills(stack, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7000)
+def test_processes_killed_again_and_again_cost_nothing(stack: Deployed) -> None:
+    kills(stack, 5)
+
+
+def kills(stack: Deployed, times: int) -> None:
+    """One after the other, while points stream in: nothing acknowledged is lost, nothing is stored or told twice, nobody looks silent."""
+    with Pager() as pager:
+        made = stack.client.post("/v1/destinations", json={"name": f"pager-{ROUND}", "url": pager.url, "allow_private": True})
         assert made.status_code == 201, made.text
-        yield receiver
+        stream = Stream(stack.otlp_url, f"streaming-{ROUND}", ranks=8, points_per_second=POINTS_PER_SECOND, threads=2)
+        rounds = [(number, victim) for number in range(times) for victim in VICTIMS]
+        try:
+            for number, victim in rounds:
+                kill(stack, pager, victim, [f"{when}-{victim}-{number}-{ROUND}" for when in ("before", "after")])
+        finally:
+            stream.stop()
+        crashed = sorted(f"{when}-{victim}-{number}-{ROUND}" for when in ("before", "after") for number, victim in rounds)
+        nothing_lost(stack, stream)
+        told_once(stack, pager, crashed)
+        stack.client.delete(f"/v1/destinations/{made.json()['id']}")
 
 
-@pytest.fixture(scope="module")
-def stream(stack: Deployed) -> Iterator[Stream]:
-    """Points and marked records that go on over all the kills."""
-    sending = Stream(stack.otlp_url, f"streaming-{ROUND}", ranks=8, points_per_second=POINTS_PER_SECOND, threads=2)
-    yield sending
-    sending.stop()
-
-
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_a_killed_process_costs_nothing(victim: str, stack: Deployed, pager: Pager, stream: Stream) -> None:
-    before, after = f"before-{victim}-{ROUND}", f"after-{victim}-{ROUND}"
+def kill(stack: Deployed, pager: Pager, victim: str, runs: Sequence[str]) -> None:
+    """One run fails just before, one just after; both are told of, and the victim comes back."""
+    before, after = runs
     crash(stack.otlp_url, before)
     stack.kill(victim)
     crashing = threading.Thread(target=crash, args=(stack.otlp_url, after))
     crashing.start()
     crashing.join(BACK_WITHIN_S)
-    assert not crashing.is_alive(), "nothing is acknowledged"
-    for run in (before, after):
-        wait_for(lambda run=run: bool(stack.items("/v1/incidents", q=f"run:{run}")), BACK_WITHIN_S, f"the incident of {run}")  # type: ignore[misc]
-        wait_for(lambda run=run: run in paged(pager), BACK_WITHIN_S, f"the page of {run}")  # type: ignore[misc]
-    wait_for(stack.ready, BACK_WITHIN_S, "every service is ready again")
+    assert not crashing.is_alive(), f"{victim} was killed, and nothing is acknowledged"
+    for run in runs:
+        wait_for(partial(known, stack, run), BACK_WITHIN_S, f"the incident of {run}")
+        wait_for(partial(paged, pager, run), BACK_WITHIN_S, f"the page of {run}")
+    wait_for(stack.ready, BACK_WITHIN_S, f"every service is ready again after {victim} was killed")
 
 
-def test_nothing_was_lost_or_told_twice(stack: Deployed, pager: Pager, stream: Stream) -> None:
-    stream.stop()
+def nothing_lost(stack: Deployed, stream: Stream) -> None:
+    """Everything that was acknowledged is stored once."""
     marks = stream.marks()
     search = f'event:app.mark run:"{stream.processes[0].run}"'
     wait_for(lambda: len(stack.items("/v1/events", q=search)) >= len(marks), BACK_WITHIN_S, "events of all acknowledged records")
     wait_for(lambda: stored_points(stack, stream) >= stream.acknowledged_points(), BACK_WITHIN_S, "rollups of all acknowledged points")
     assert sorted(item["body"] for item in stack.items("/v1/events", q=search)) == sorted(marks)
     assert stored_points(stack, stream) == stream.acknowledged_points()
-    crashed = sorted(f"{when}-{victim}-{ROUND}" for when in ("before", "after") for victim in VICTIMS)
+
+
+def told_once(stack: Deployed, pager: Pager, crashed: Sequence[str]) -> None:
+    """One incident and one opening message for each run that failed, and none for a silence that was none."""
     incidents = [item for item in stack.items("/v1/incidents") if item["run"]["id"].endswith(ROUND)]
-    assert sorted(item["run"]["id"] for item in incidents) == crashed, "one incident a run, and none for a silence that was none"
+    assert sorted(item["run"]["id"] for item in incidents) == crashed
     assert {item["first_fault"]["rank"] for item in incidents} == {1}
-    told = [body["run"]["id"] for webhook, body in dict(reversed(pager.messages)).items() if body["type"] == "incident.opened"]
-    assert sorted(run for run in told if run.endswith(ROUND)) == crashed, "one opening message an incident"
-    assert len(opened(pager)) == len(set(opened(pager).values()))
+    openings = {webhook: body["run"]["id"] for webhook, body in pager.messages if body["type"] == "incident.opened"}
+    assert sorted(run for run in openings.values() if run.endswith(ROUND)) == crashed
 
 
-def paged(pager: Pager) -> set[str]:
-    """Runs with an opening message."""
-    return {body["run"]["id"] for _, body in list(pager.messages) if body["type"] == "incident.opened"}
+def known(stack: Deployed, run: str) -> bool:
+    """Whether a run has an incident."""
+    return bool(stack.items("/v1/incidents", q=f"run:{run}"))
+
+
+def paged(pager: Pager, run: str) -> bool:
+    """Whether somebody was told of a run."""
+    return any(body["type"] == "incident.opened" and body["run"]["id"] == run for _, body in list(pager.messages))
 
 
 def stored_points(stack: Deployed, stream: Stream) -> int:
