@@ -23,7 +23,6 @@ MOST_SEEN: Final = 4000
 MOST_ALIKE: Final = 8
 """Observations kept per stream and pattern."""
 MOST_STREAMS: Final = 20_000
-_PROGRESS_WORDS: Final = ("step", "iter", "epoch", "batch", "%|")
 _EPOCH_NS: Final = 10**17
 """Times below are since midnight or boot: they do not compare between logs."""
 _BETWEEN: Final = 8
@@ -119,6 +118,8 @@ class LogReader:
         self._ranks: set[int] = set()
         self._time: Prefixed | None = None
         """The newest line with a time."""
+        self._identities: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+        """Type and places of an exception -> its fingerprint, where the message has no part in it."""
         self._crashes: dict[tuple[str, bytes, tuple[tuple[str, str], ...]], TextReading] = {}
         self._attempt = 0
         self._busy = 0
@@ -241,17 +242,34 @@ class LogReader:
 
     def _crash(self, crash: Crash, line: Prefixed, stream: str) -> None:
         places = tuple((frame.module, frame.function) for frame in crash.frames)
+        identity = self._identities.get((crash.type, places)) if places and not crash.chain else None
+        if identity is not None and self._counted(crash, identity, line, stream):
+            return
         key = (crash.type, _shape(crash.message + (crash.frames[-1].source or "" if crash.frames else "")), places)
         known = self._crashes.get(key) if not crash.chain else None
         reading = known or self._reader.exception(crash.type, crash.message, frames=crash.frames, chain=crash.chain)
         if known is None and not crash.chain and len(self._crashes) < _REMEMBERED:
             self._crashes[key] = reading
+            if places and reading.fingerprint.stack_hash:
+                self._identities[crash.type, places] = reading.fingerprint.id
         text = f"{crash.type}: {crash.message}" if crash.message else crash.type
         self._keep(reading, text, crash.first_line, crash.last_line, line, stream, crash, reading.fingerprint.id)
         if reading.symptom and not crash.ignored:
             # What reached the top of the program ended the process: only a restart goes on from there.
             ended = bool(crash.frames) and crash.frames[0].function == "<module>"
             self._failed(crash.last_line, stream, ended)
+
+    def _counted(self, crash: Crash, identity: str, line: Prefixed, stream: str) -> bool:
+        """Whether the exception is one more of those that a kept one stands for: the same stack, whatever its message says."""
+        if "rank" in crash.message or "Rank" in crash.message or "rocess" in crash.message:
+            return False
+        known = self._alike.get((f"r{line.rank}" if line.rank is not None else stream, f"{self._attempt}:{identity}"))
+        if known is None or known.survived:
+            return False
+        known.count += 1
+        if known.reading.symptom and not crash.ignored:
+            self._failed(crash.last_line, stream, ended=crash.frames[0].function == "<module>")
+        return True
 
     def _line(self, line: Prefixed, body: str, stream: str, number: int) -> None:
         if not body or HEADER in body:
@@ -366,7 +384,7 @@ class LogReader:
     def _after_failure(self, text: str, number: int) -> None:
         """Training that goes on after an error: the error was survived, or the job was started again."""
         lowered = text[:1000].lower()
-        if self._ended or self._failed_at is None or number <= self._failed_at or not any(word in lowered for word in _PROGRESS_WORDS):
+        if self._ended or self._failed_at is None or number <= self._failed_at or not _names_progress(lowered):
             return
         found = _PROGRESS.search(lowered)
         if found is None or (self._failed_stream and self._stream(self._prefixes.split(text)) != self._failed_stream):
@@ -397,9 +415,14 @@ def _shape(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").translate(None, _DIGITS)
 
 
+def _names_progress(lowered: str) -> bool:
+    # Spelled out, as below: it is asked of every line after a failure.
+    return "step" in lowered or "iter" in lowered or "epoch" in lowered or "batch" in lowered or "%|" in lowered
+
+
 def _begins_again(body: str) -> bool:
     lowered = body[:1000].lower()
-    return any(word in lowered for word in ("start", "resuming", "requeu")) and _RESTART.search(lowered) is not None
+    return ("start" in lowered or "resuming" in lowered or "requeu" in lowered) and _RESTART.search(lowered) is not None
 
 
 def _structural(lowered: str) -> bool:

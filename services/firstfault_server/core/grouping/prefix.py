@@ -49,6 +49,13 @@ _LEVEL: Final = re.compile(
 _QUOTE: Final = re.compile(r"(?:> ?){1,3}(?!>)")
 _MONTHS: Final = {name: i for i, name in enumerate(("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}
 
+# By their first two letters: asked of every line.
+_UPPER: Final = {
+    **{month[:2]: (_SYSLOG, _NCCL) for month in _MONTHS},
+    **{f"{level}{after}": (_GLOG, _NCCL) for level in "EWIF" for after in " 0123456789"},
+    **{level: (_LEVEL, _NCCL) for level in ("ER", "WA", "IN", "DE", "CR", "FA")},
+}
+
 _ENTRY: Final = (_ISO, _CLOCK, _US_DATE, _SYSLOG, _DMESG, _DMESG_DATE, _GLOG, _LEVEL)
 
 _JSON_BODY: Final = ("message", "msg", "log", "body", "text", "event")
@@ -149,7 +156,7 @@ def _step(text: str, found: Prefixed) -> str | None:
         if text.startswith(">>>"):
             return None
     elif first.isupper():
-        for expression in (_SYSLOG, _GLOG, _LEVEL, _NCCL):
+        for expression in _UPPER.get(text[:2], (_NCCL,)):
             if (hit := expression.match(text)) is not None:
                 return _take(expression, hit, text, found)
         return None
