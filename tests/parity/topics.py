@@ -25,7 +25,8 @@ CHUNK: Final = 500
 class Topics:
     """Topics with names of their own, and what has been read from them so far."""
 
-    def __init__(self, address: str, partitions: int) -> None:
+    def __init__(self, address: str, partitions: int, read: Sequence[str] = tuple(TOPICS.values())) -> None:
+        """`read`: output topics that somebody wants to know about."""
         self.address, self.prefix = address, f"p{uuid.uuid4().hex[:12]}"
         self._connection = Connection(bootstrap=address)
         self._input = self.name(INPUT)
@@ -34,28 +35,24 @@ class Topics:
         self._consumer = Consumer(
             {"bootstrap.servers": address, "group.id": self.prefix, "isolation.level": "read_committed", "fetch.wait.max.ms": 50}
         )
-        self._consumer.assign([TopicPartition(self.name(each), 0, 0) for each in TOPICS.values()])
+        self._consumer.assign([TopicPartition(self.name(each), 0, 0) for each in read])
+        self._log = KafkaLog(self._connection, self._input)
         self.found: list[Any] = []
-        self.times: list[tuple[Any, int]] = []
-        """Incidents with the time at which they were written, in ms."""
 
     def name(self, topic: str) -> str:
         """A topic of the service as it is called here."""
         return self.prefix + topic.removeprefix("firstfault")
 
     def close(self) -> None:
-        """Release the consumer."""
+        """Release the clients."""
         self._consumer.close()
+        self._log.close()
 
     def write(self, records: Sequence[Record]) -> None:
         """Return when all are durable."""
-        log = KafkaLog(self._connection, self._input)
         entries = [self._entry(record) for record in records]
-        try:
-            for start in range(0, len(entries), CHUNK):
-                asyncio.run(log.append(entries[start : start + CHUNK]))
-        finally:
-            log.close()
+        for start in range(0, len(entries), CHUNK):
+            asyncio.run(self._log.append(entries[start : start + CHUNK]))
 
     @staticmethod
     def _entry(record: Record) -> LogEntry:
@@ -91,9 +88,7 @@ class Topics:
             so_far = outcome(self.found)
             if enough(so_far) or time.monotonic() > deadline:
                 return so_far
-            for message in self._consumer.consume(5000, 0.5):
+            for message in self._consumer.consume(5000, 0.1):
                 topic, value = message.topic(), message.value()
                 assert message.error() is None and topic is not None and value is not None, message.error()
-                made = incoming("firstfault" + topic.removeprefix(self.prefix), value)
-                self.found += made
-                self.times += [(record, message.timestamp()[1]) for record in made]
+                self.found += incoming("firstfault" + topic.removeprefix(self.prefix), value)

@@ -75,7 +75,10 @@ def read_plan(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan:
         plan = msgspec.convert(given, Plan, strict=False)
     except msgspec.ValidationError as error:
         raise PlanError(str(error)) from error
-    overridden(plan.thresholds)
+    try:
+        overridden(plan.thresholds)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
     return plan
 
 
