@@ -70,6 +70,11 @@ class Following:
                     _logger.error("open streams hear nothing: %s", error)
                 self.problem = str(error)
                 self._stopping.wait(RETRY_S)
+            except Exception as error:
+                # Streams would be silent for good, and nobody would know.
+                _logger.exception("open streams hear nothing")
+                self.problem = f"{type(error).__name__}: {error}"
+                self._stopping.wait(RETRY_S)
 
     def step(self, wait_s: float) -> None:
         """Read, and announce what is there. Raises StoreUnavailable."""

@@ -43,7 +43,7 @@ class Stand:
     ) -> None:
         self.stores = stores
         self.clock = clock or FixedClock()
-        metrics = AlertMetrics(CollectorRegistry())
+        metrics = self.metrics = AlertMetrics(CollectorRegistry())
         self.planner = Planner(stores.outbox, stores.access, stores.triage, stores.silences, self.clock, metrics, LOG, "http://api.example")
         self.woken = 0
         self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, self._wake)

@@ -68,13 +68,21 @@ class ConsumerLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        consumer = self._consume()
-        try:
-            while not self._stopping.is_set():
-                self._round(consumer)
-        finally:
-            self._kafka_problem, self._leads = "ended", False
-            consumer.close()
+        while not self._stopping.is_set():
+            consumer = self._consume()
+            try:
+                while not self._stopping.is_set():
+                    self._round(consumer)
+            except Exception as error:
+                # A client that can do no more is replaced; what it had in hand was not committed and comes again.
+                self._metrics.waited(self.name, "bug")
+                _logger.exception("%s starts over", self.name)
+                self._kafka_problem = f"{type(error).__name__}: {error}"
+            finally:
+                self._leads = False
+                consumer.close()
+            self._stopping.wait(FIRST_WAIT_S)
+        self._kafka_problem = "ended"
 
     def _round(self, consumer: GroupConsumer) -> None:
         try:

@@ -7,6 +7,7 @@ from firstfault_server.adapters.elasticsearch import ElasticsearchStores
 from firstfault_server.adapters.kafka import Take
 from firstfault_server.alerter.incoming import IncidentPlanning
 from firstfault_server.alerter.planning import Planner
+from firstfault_server.alerter.recorded import RecordedMarks
 from firstfault_server.alerter.unmuting import EndOfMutes
 from firstfault_server.cli import alerting
 from firstfault_server.cli.process import Process
@@ -40,12 +41,14 @@ async def start_alerter(process: Process) -> str:
         if planner.queue_marked(incident, triage):
             wake()
 
-    planning = IncidentPlanning(planner, wake, log)
+    planning = IncidentPlanning(planner, wake, metrics, log)
     loop = consume(
         process, "incidents", [outputs.INCIDENTS], "alerter", planning.handle, telemetry.ConsumingMetrics(process.registry), TAKE
     )
     mutes = EndOfMutes(stores.incidents, stores.silences, stores.access, clock, changed, metrics, log)
     process.background(mutes.run(), "mutes")
+    marks = RecordedMarks(stores.triage, stores.incidents, stores.access, clock, changed, metrics, log)
+    process.background(marks.run(), "marks")
     health = await serve_health(process, settings.alerter_health, lambda: {"incidents": loop.problem, "delivery": deliverer.problem})
     return f"ready health={health}"
 
