@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final, NoReturn, TypeAlias
 
@@ -42,6 +42,8 @@ class Process:
     registry: CollectorRegistry
     tracer: Tracer
     stack: AsyncExitStack
+    broken: dict[str, str] = field(default_factory=dict)
+    """Background parts that have ended by an error of their own, and by which; readiness has to say so."""
 
     def listen(self, address: addresses.Address) -> socket.socket:
         """A listening socket. Raises AddressError."""
@@ -69,6 +71,7 @@ class Process:
         try:
             await work
         except Exception as error:
+            self.broken[name] = f"has ended: {type(error).__name__}: {error}"
             self.log.error("a part of the service has ended by an error of its own; restart the service", part=name, exc_info=error)
 
 

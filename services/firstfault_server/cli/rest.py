@@ -72,7 +72,7 @@ async def serve_api(
         changes=changes,
         triage_changed=triage_changed,
         test_destination=deliverer.test,
-        readiness=readiness,
+        readiness=lambda: {**process.broken, **readiness()},
         url_problem=alerting.url_problem,
         base_url=base_url(settings, addresses.bound(listener)),
         allowed_hosts=frozenset(settings.allowed_hosts),

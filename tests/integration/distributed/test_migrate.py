@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.native.servers.process import free_ports
+from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, server_engine, tables
 from firstfault_server.adapters.kafka.topics import topics
 from firstfault_server.cli import commands, migrate
 from firstfault_server.ports import StoreUnavailable
@@ -82,3 +83,18 @@ def test_a_server_that_is_starting_is_waited_for(capsys: pytest.CaptureFixture[s
 def test_installations_with_different_prefixes_share_a_cluster() -> None:
     assert [topic.name for topic in topics("blue")][:2] == ["blue.otlp.v1", "blue.rollups.v1"]
     assert len({topic.name for prefix in ("blue", "firstfault") for topic in topics(prefix)}) == 2 * len(topics("blue"))
+
+
+def test_services_do_not_make_tables_themselves(clickhouse_url: str) -> None:
+    mark = f"t{uuid.uuid4().hex[:12]}"
+    engine = server_engine(clickhouse_url, clients=1)
+    with pytest.raises(StoreUnavailable, match="firstfault migrate"):
+        ClickHouseAggregateStore(engine, database=mark, upgrade=False)
+    assert tables.migrate(engine, mark) == [1]
+    assert tables.migrate(engine, mark) == []
+    ClickHouseAggregateStore(engine, database=mark, upgrade=False)
+    engine.insert(f"{mark}.schema_version", ["version"], [99])
+    with pytest.raises(StoreUnavailable, match="newer version"):
+        ClickHouseAggregateStore(engine, database=mark, upgrade=False)
+    engine.command(f"DROP DATABASE {mark}")
+    engine.close()

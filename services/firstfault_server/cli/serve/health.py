@@ -23,7 +23,7 @@ async def serve_health(process: Process, address: str, problems: Problems) -> ad
         return JSONResponse({"status": "ok"})
 
     async def ready(_request: Request) -> Response:
-        found = {part: problem for part, problem in problems().items() if problem}
+        found = {part: problem for part, problem in {**process.broken, **problems()}.items() if problem}
         if found:
             return JSONResponse({"status": "not ready", "problems": found}, 503)
         return JSONResponse({"status": "ok"})
