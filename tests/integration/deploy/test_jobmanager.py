@@ -1,0 +1,111 @@
+"""How the compose file runs the Flink job, on the real Flink without containers: the JobManager starts it, from its newest checkpoint."""
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.native.servers.flink import OPENED
+from deploy.native.servers.flink_env import ensure, home
+from deploy.native.servers.flink_rest import Rest
+from deploy.native.servers.process import Process, free_ports
+from firstfault_server.adapters.kafka import Connection, ensure_topics
+from firstfault_server.adapters.kafka.topics import topics
+from tests.integration.deploy.environment import ROOT
+from tests.integration.service.running import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+START_S = 240.0
+ENTRY = """#!/bin/bash
+# Stands in for the entry point of the Flink image, which hands over to the same script; the job's code is in the checkout here.
+shift
+exec "$FLINK_HOME/bin/standalone-job.sh" start-foreground "${@//\\/opt\\/firstfault/$CHECKOUT}"
+"""
+
+
+class Stack:
+    """JobManager and TaskManager as the compose file configures them."""
+
+    def __init__(self, folder: Path, kafka: str) -> None:
+        environment = ensure()
+        flink = home(environment)
+        rest, rpc = free_ports(2)
+        self._folder, self._flink, self.rest = folder, flink, Rest(f"127.0.0.1:{rest}")
+        written = yaml.safe_load(COMPOSE["services"]["jobmanager"]["environment"]["FLINK_PROPERTIES"])
+        python = str(environment / "bin" / "python")
+        assert written["jobmanager.rpc.address"] == COMPOSE["services"]["jobmanager"]["hostname"]
+        own = {
+            "jobmanager.rpc.address": "127.0.0.1",
+            "jobmanager.rpc.port": rpc,
+            "rest.port": rest,
+            "taskmanager.host": "127.0.0.1",
+            "python.executable": python,
+            "python.client.executable": python,
+            # The image's own configuration has these.
+            "env.java.opts.all": " ".join(OPENED),
+        }
+        properties = {key: str(value).replace("file:///state", f"file://{folder / 'state'}") for key, value in (written | own).items()}
+        for name in ("conf", "log", "state"):
+            (folder / name).mkdir()
+        for file in (flink / "conf").iterdir():
+            (folder / "conf" / file.name).write_bytes(file.read_bytes())
+        (folder / "conf" / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in properties.items()))
+        (folder / "entry").write_text(ENTRY)
+        (folder / "entry").chmod(0o755)
+        self.prefix = f"compose{uuid.uuid4().hex[:8]}"
+        ensure_topics(Connection(bootstrap=kafka), topics(self.prefix), replicas=1)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLINK_", "FIRSTFAULT_", "PYTHON"))}
+        self._environ = kept | {
+            "FLINK_HOME": str(flink),
+            "FLINK_CONF_DIR": str(folder / "conf"),
+            "FLINK_LOG_DIR": str(folder / "log"),
+            "PYTHONPATH": f"{ROOT / 'services'}:{ROOT / 'sdk'}",
+            "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+            "STATE_DIR": str(folder / "state"),
+            "FLINK_ENTRYPOINT": str(folder / "entry"),
+            "CHECKOUT": str(ROOT),
+            "FIRSTFAULT_KAFKA_BOOTSTRAP": kafka,
+            "FIRSTFAULT_KAFKA_PREFIX": self.prefix,
+        }
+
+    def taskmanager(self) -> Process:
+        """Start one."""
+        command = [str(self._flink / "bin" / "taskmanager.sh"), "start-foreground"]
+        return Process(command, self._folder / "taskmanager.log", self._environ)
+
+    def jobmanager(self, number: int) -> Process:
+        """Start one, and wait until its job runs."""
+        command = [str(ROOT / "deploy" / "docker" / "flink" / "jobmanager.sh")]
+        process = Process(command, self._folder / f"jobmanager-{number}.log", self._environ)
+        process.wait_until(lambda: any(self.rest.running(job) for job in self.jobs()), START_S, "the job")
+        return process
+
+    def jobs(self) -> list[str]:
+        """Ids of the jobs it has."""
+        return [job["jid"] for job in (self.rest.ask("/jobs/overview") or {}).get("jobs", [])]
+
+    def checkpoints(self) -> dict[str, int]:
+        """How many there were of each kind."""
+        (job,) = self.jobs()
+        found: dict[str, int] = (self.rest.ask(f"/jobs/{job}/checkpoints") or {}).get("counts", {})
+        return found
+
+
+def test_a_jobmanager_that_was_killed_goes_on_from_the_newest_checkpoint(tmp_path: Path, kafka_address: str) -> None:
+    stack = Stack(tmp_path, kafka_address)
+    running = [stack.taskmanager()]
+    try:
+        running.append(stack.jobmanager(1))
+        wait_for(lambda: stack.checkpoints().get("completed", 0) >= 2, 120, "checkpoints")
+        assert stack.checkpoints()["restored"] == 0
+        running.pop().kill()
+        running.append(stack.jobmanager(2))
+        wait_for(lambda: stack.checkpoints().get("restored") == 1, 30, "the job starts from a checkpoint")
+        wait_for(lambda: stack.checkpoints().get("completed", 0) >= 1, 120, "checkpoints of the new job")
+    finally:
+        for process in running:
+            process.kill()
