@@ -157,6 +157,44 @@ def test_streaming_is_linear_and_bounded(capsys: pytest.CaptureFixture[str]) -> 
     assert large < 16 * 0.3 * SLOW_MACHINE
 
 
+def flood(kind: str, size: int) -> Iterator[str]:
+    """Errors that are all different: tracebacks of different places, tracebacks of one place, lines, exceptions without a stack."""
+    chance, written = random.Random(6), 0
+
+    def word() -> str:
+        return "".join(chance.choices("bcdfghjklmnpqrstvwxz", k=8))
+
+    while written < size:
+        message = f"{word()} of {word()} went wrong while {word()} was in use by {word()}"
+        lines = [f"ERROR {message}"] if kind == "lines" else [f"RuntimeError: {message}"]
+        if kind in ("places", "one place"):
+            calls = [word() if kind == "places" else f"call{depth}" for depth in range(4)]
+            lines = ["Traceback (most recent call last):"]
+            lines += [line for call in calls for line in (f'  File "/w/{call}.py", line 7, in {call}', f"    {call}(batch)")]
+            lines.append(f"ValueError: {message}")
+        written += sum(len(line) + 1 for line in lines)
+        yield from lines
+
+
+@pytest.mark.parametrize("kind", ["places", "one place", "lines", "exceptions"])
+def test_a_flood_of_different_errors_is_linear(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def read(size: int) -> float:
+        log = LogReader(TABLES.text_reader(), "job.log")
+        lines = list(flood(kind, size))
+        began = time.process_time()
+        for number, line in enumerate(lines, 1):
+            log.feed(line, number)
+        log.close()
+        return time.process_time() - began
+
+    # What is kept is read whole and costs more: the slope beyond it counts.
+    few, many = read(4_000_000), read(12_000_000)
+    speed = 8 / (many - few)
+    with capsys.disabled():
+        print(f"\nflood of different errors, {kind}: {speed:.1f} MB/s; 100 MB in 30 s are 3.3")
+    assert speed > 3.3 / SLOW_MACHINE
+
+
 def test_group_a_thousand_texts(capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(4)
     count = 1000

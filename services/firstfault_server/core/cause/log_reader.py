@@ -162,8 +162,11 @@ class LogReader:
     def _stop_parsing_when_full(self) -> None:
         if not self._full or not (self._busy or self._parsers):
             return
-        for stream in list(self._parsers):
+        for stream, parser in list(self._parsers.items()):
+            begun, before = parser.reading, self._summary.dropped
             self._end(stream)
+            if begun and self._summary.dropped == before:
+                self._summary.dropped += 1
         self._native.clear()
         self._busy = 0
 
