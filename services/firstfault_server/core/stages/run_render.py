@@ -1,5 +1,6 @@
 """Incidents as people and stores see them, made from episodes; a revision only when something other than the clock changed."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -31,6 +32,7 @@ _UNKNOWN: Final = model.Symptom(
     domains={"unknown": 1.0},
     about="",
 )
+_XID: Final = re.compile(r"\bXid \([^)\n]{1,40}\):? (?P<xid>\d{1,4})\b")
 _KINDS: Final[dict[str, str]] = {"exit": "signal"}
 _ROLE_ORDER: Final = {"initiating": 0, "waiting": 1, "cascade": 2, "unknown": 3, "teardown": 4}
 
@@ -285,8 +287,9 @@ def _domains(state: RunState, verdict: Verdict) -> dict[str, float]:
 def _facts(verdict: Verdict, first: Member | None, evidence: Sequence[model.Evidence], codes: CodeTables) -> dict[str, str]:
     """What advice may rest on."""
     facts = {"node": verdict.node or (first.node if first is not None else ""), "evidence": evidence[0].text if evidence else ""}
-    if verdict.fact is not None and verdict.fact.code is not None:
-        facts["xid"] = str(verdict.fact.code)
+    xid = str(verdict.fact.code) if verdict.fact is not None and verdict.fact.code is not None else _said_xid(verdict)
+    if xid:
+        facts["xid"] = xid
         if (code := codes.lookup("xid", facts["xid"])) is not None:
             facts["code_about"], facts["code_action"] = code.about, code.action
     elif verdict.exception is not None:
@@ -294,6 +297,12 @@ def _facts(verdict: Verdict, first: Member | None, evidence: Sequence[model.Evid
     elif verdict.fault is not None:
         facts.update(memory_facts(verdict.fault.text))
     return facts
+
+
+def _said_xid(verdict: Verdict) -> str:
+    """The Xid that the leading line itself names, as a driver's message in a rank's own output does; empty for none."""
+    said = _XID.search(verdict.fault.text) if verdict.fault is not None and verdict.fault.pattern == "xid" else None
+    return said["xid"] if said is not None else ""
 
 
 def _not_seen(state: RunState, verdict: Verdict, first: Member | None) -> list[str]:

@@ -1,9 +1,13 @@
 """What an incident of the run stage advises, and whose problem it says it is: the same tables as for logs that are read offline."""
 
+from pathlib import Path
+
 import pytest
 
+from firstfault import conventions as names
 from firstfault_server.core import model
 from firstfault_server.core.cause.domains import surroundings
+from firstfault_server.offline.explain import explain
 from firstfault_server.tables import Tables, load_tables
 from tests.property import faults
 from tests.property.scripts import Driver, Script
@@ -47,6 +51,23 @@ def test_a_hardware_xid_says_what_it_means_and_what_to_do(tables: Tables) -> Non
     prior = tables.taxonomy[incident.symptom].domains.get("infrastructure", 0.0)
     assert incident.cause.domain == "infrastructure"
     assert incident.cause.confidence > prior
+
+
+def test_an_xid_in_the_output_of_a_rank_says_what_explain_says(tables: Tables, tmp_path: Path) -> None:
+    line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1001, GPU has fallen off the bus."
+    script = Script(2)
+    script.train(0, 40)
+    script.log(40.1, 1, names.LOG, sender="sidecar", severity=17, body=line)
+    script.exit(40.4, 1, "failed", code=1)
+    incident = incident_of(script, tables)
+    log = tmp_path / "rank1.log"
+    log.write_text(f"step 40 loss 0.5\n{line}\n")
+    (told,), _ = explain([str(log)], tables)
+    assert incident.symptom == told.symptom == "gpu_lost"
+    assert incident.first_fault.rank == told.first_fault.rank == 1
+    code = tables.codes.xid[79]
+    for advice in (incident.advice, told.advice):
+        assert {one.text: one.because for one in advice}[code.action] == f"Xid 79: {code.about}"
 
 
 def test_an_xid_that_follows_the_programs_own_fault_advises_nothing(tables: Tables) -> None:
