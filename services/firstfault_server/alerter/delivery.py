@@ -48,6 +48,8 @@ class Deliverer:
         self._wake = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._destinations: dict[str, tuple[str, str]] = {}
+        self._ended: set[str] = set()
+        """Tries that ended since the outbox was last asked: what it answers may be from before."""
         self.problem = "delivery has not started"
         """Why messages are not delivered; empty: they are."""
 
@@ -88,11 +90,13 @@ class Deliverer:
 
     async def _start_due(self) -> list[asyncio.Task[None]]:
         """Start a try for what is due, as many at once as a destination may have: a slow receiver holds up nobody else."""
+        self._ended.clear()
+        due = await asyncio.to_thread(self._outbox.due, self._clock.now_ns(), BATCH)
         busy = Counter(self._destinations[message_id] for message_id in self._running)
         started: list[asyncio.Task[None]] = []
-        for message in await asyncio.to_thread(self._outbox.due, self._clock.now_ns(), BATCH):
+        for message in due:
             target = (message.tenant, message.destination)
-            if message.id in self._running or busy[target] >= AT_ONCE:
+            if message.id in self._running or message.id in self._ended or busy[target] >= AT_ONCE:
                 continue
             busy[target] += 1
             self._destinations[message.id] = target
@@ -110,6 +114,7 @@ class Deliverer:
             self._wake.set()
         finally:
             del self._running[message.id], self._destinations[message.id]
+            self._ended.add(message.id)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._metrics.errors.labels(type(error).__name__).inc()

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -262,3 +264,60 @@ def test_a_service_that_dies_at_any_step_pages_exactly_once(tmp_path: Path, step
         assert receiver.openings == {"i-0001.1"}
         assert len(receiver.requests) == (2 if step in {"before the answer", "before recording"} else 1)
         assert len({str(request["body"]) for request in receiver.requests}) == 1
+
+
+def test_an_answer_of_the_outbox_from_before_a_try_ended_starts_no_second_one() -> None:
+    clock = FixedClock()
+    stores = memory.open_stores(clock)
+    sent: list[str] = []
+    gate, stop = asyncio.Event(), asyncio.Event()
+
+    class Gated(ScriptedSink):
+        async def send(self, destination: ports.Destination, message: ports.Message, now_ns: int) -> Outcome:
+            sent.append(message.id)
+            await gate.wait()
+            return await super().send(destination, message, now_ns)
+
+    stand = Stand(stores, Gated(), clock)
+    stand.commit(settled(1))
+    due = stores.outbox.due
+    asked: list[int] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def late(now_ns: int, limit: int) -> list[ports.Message]:
+            found = due(now_ns, limit)
+            asked.append(len(found))
+            if len(asked) == 2:
+                # The try ends while this answer is on its way.
+                loop.call_soon_threadsafe(gate.set)
+                deadline = time.monotonic() + 30
+                while stand.messages()[0].state != "delivered":
+                    assert time.monotonic() < deadline
+                    time.sleep(0.001)
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), loop).result(30)
+            if len(asked) == 4:
+                loop.call_soon_threadsafe(stop.set)
+            return found
+
+        stand.deliverer._outbox = Late(stores.outbox, late)
+        running = asyncio.create_task(stand.deliverer.run(stop))
+        while len(asked) < 4:
+            stand.deliverer.wake()
+            await asyncio.sleep(0.001)
+        await running
+
+    asyncio.run(scenario())
+    assert asked[:2] == [1, 1], "the outbox gave the message twice"
+    assert sent == ["i-0001.1.d-1"]
+
+
+class Late:
+    """An outbox with another way to tell what is due."""
+
+    def __init__(self, outbox: ports.Outbox, due: Callable[[int, int], list[ports.Message]]) -> None:
+        self._outbox, self.due = outbox, due
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outbox, name)
