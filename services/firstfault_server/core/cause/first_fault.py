@@ -79,8 +79,12 @@ def _own(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Thresh
     if first.fault.kind in SUDDEN:
         together_s = limits.together_s if first.fault.kind == "silence" else limits.speak_first_s
         same = [own for own in same if own.time_ns - first.time_ns <= nanoseconds(together_s)]
+    if any(ranks[own.index].rank is not None for own in same):
+        # A process without a rank that says the same (a launcher, the kernel) is no further one that failed.
+        same = [own for own in same if ranks[own.index].rank is not None]
     speakers = {own.index for own in same}
-    known = [i for i, seen in enumerate(ranks) if not seen.never_seen]
+    ranked = any(seen.rank is not None for seen in ranks)
+    known = [i for i, seen in enumerate(ranks) if not seen.never_seen and (seen.rank is not None or not ranked)]
     candidates = [rank for own in same if (rank := ranks[own.index].rank) is not None]
     verdict = Verdict(symptom=first.fault.symptom or "unknown", fault=first.fault, process=ranks[first.index].process)
     if len(same) >= 2 and len(speakers) == len(known):
@@ -107,11 +111,11 @@ def _own(ranks: Sequence[RankObservation], parts: Sequence[Part], limits: Thresh
             verdict.why = "two ranks on different nodes failed differently, too close for their clocks"
             speakers = {first.index, rival.index}
         else:
-            seen = ranks[first.index]
-            verdict.rank, verdict.node = seen.rank, seen.node
+            seen = ranks[same[0].index]
+            verdict.rank, verdict.node, verdict.process = seen.rank, seen.node or ranks[first.index].node, seen.process
             verdict.candidates = [seen.rank] if seen.rank is not None else []
             verdict.why = first.why
-            speakers = {first.index}
+            speakers = {same[0].index, first.index}
     verdict.roles = _roles(ranks, parts, speakers, verdict.why if len(speakers) == 1 else "own fault", first.time_ns)
     if first.fault.kind == "exit":
         verdict.not_seen.append("exception: none was recorded before the exit")

@@ -11,18 +11,22 @@ from firstfault_server.core.cause.advice import AdviceRow
 from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.first_fault import decide
 from firstfault_server.core.cause.flight_recorder import FlightDump, Standing, stuck_group
+from firstfault_server.core.cause.launcher import ROOT, blame_of
 from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.grouping.groups import Told
 
 _DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed", "mpirun-signal"})
+_LAUNCHERS: Final = _DEATHS - {"exit-signal"}
 NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
 _SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
 _GROUP: Final = re.compile(r"PG (?:ID|GUID) ?(?P<group>[\w:.-]{1,60})|process group (?:with )?(?P<named>[\w:.-]{1,60})")
 _MISSING: Final = re.compile(
     r"(?i)(?:missing ranks?|ranks? (?:not responding|absent)|did not (?:join|respond)|stalled ranks?)"
     r"[: \[]{1,4}(?P<ranks>\d[\d, ]{0,2000})"
+    r"|\branks? (?P<late>\d[\d, ]{0,2000}) failed to pass monitoredBarrier"
 )
+_TASK: Final = re.compile(r"/task:(\d{1,6})")
 
 
 MOST_DUMPS_SHOWN: Final = 8
@@ -78,6 +82,7 @@ class Case:
         ranks: set[int] = set()
         # Where a launcher's table says which rank died of a signal, its other lines about it add nothing.
         mine = (self.attempt, self.survived_at)
+        self._blame = blame_of([seen for log in self.logs for seen in log.seen if episode_of(seen, self.logs) == mine])
         self._tabled = any(seen.reading.pattern == "exit-signal" and seen.attempt == self.attempt for log in self.logs for seen in log.seen)
         for log in self.logs:
             base = 0
@@ -89,7 +94,9 @@ class Case:
             ranks.update(log.ranks)
             if log.rank is not None:
                 ranks.add(log.rank)
+        self._own_up()
         self._take_dumps(ranks)
+        ranks.update(rank for seen in self.observed.values() for fault in seen.faults for rank in fault.missing)
         waits = [seen for seen in self.observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
         if len(waits) >= 2 and ranks:
             # Numbers run from 0: a hole among ranks that wait is a rank that said nothing.
@@ -97,6 +104,28 @@ class Case:
         for rank in sorted(ranks):
             if (rank, "") not in self.observed:
                 self.observed[(rank, "")] = RankObservation(rank=rank, process=f"rank {rank}")
+
+    def _own_up(self) -> None:
+        """Exceptions without a rank belong to the one rank that a launcher says failed, where it failed once and nobody else did."""
+        rank, nameless = self._blame.rank, [key for key in self.observed if key[0] is None]
+        if rank is None or len(nameless) != 1 or (len(self.logs) > 1 and self.logs[0].rank is not None):
+            return
+        theirs = self.observed[nameless[0]]
+        told = [fault for fault in theirs.faults if fault.kind == "exception" and fault.role in ("initiating", "unknown")]
+        if self._blame.alike > 1 and any(self.by_id[fault.id][1].count > 1 for fault in told):
+            return
+        key = (rank, "")
+        mine = self.observed.get(key)
+        if mine is not None and any(fault.fatal and fault.kind == "exception" for fault in mine.faults):
+            return
+        if not told and theirs.faults:
+            return
+        mine = self.observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}"))
+        mine.faults += told
+        mine.ended, mine.end = True, "failed"
+        theirs.faults = [fault for fault in theirs.faults if fault not in told]
+        if not theirs.faults and not theirs.stop_ns:
+            del self.observed[nameless[0]]
 
     def _take_dumps(self, ranks: set[int]) -> None:
         """Collective state of the ranks whose Flight Recorder spoke; ranks of the groups whose dump is missing said nothing."""
@@ -156,14 +185,17 @@ class Case:
         if reading.symptom == "unknown" and reading.weight == 0:
             return
         rank = seen.rank if seen.rank is not None else log.rank
-        if self._tabled and rank is None and reading.pattern in _DEATHS:
+        if self._tabled and reading.pattern in _LAUNCHERS and (rank is None or "local" in reading.facts):
             return
         key = (rank, "" if rank is not None else log.source)
         observed = self.observed.setdefault(key, RankObservation(rank=rank, process=f"rank {rank}" if rank is not None else log.source))
         observed.node = observed.node or seen.node
         if reading.pattern == "exit-signal" and (pid := reading.facts.get("pid")):
             self._pids[pid] = observed.process
-        kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS else "log"
+        # After the first one torchrun stops the others, whatever signal they then end by.
+        later = reading.pattern == "exit-signal" and self._blame.rooted and not reading.facts.get(ROOT)
+        role: model.Role = "cascade" if later else reading.role
+        kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS and not later else "log"
         # A stack without the line that names its exception may be anything, also one that was caught.
         ignored = seen.crash is not None and (seen.crash.ignored or not seen.crash.type)
         observed.faults.append(
@@ -171,18 +203,18 @@ class Case:
                 id=ident,
                 kind=kind,
                 symptom=reading.symptom,
-                role="unknown" if ignored else reading.role,
+                role="unknown" if ignored else role,
                 time_ns=time_ns,
                 received_ns=time_ns,
                 text=one_line(seen.text),
                 source=ident,
-                fatal=not ignored and (kind != "log" or reading.role == "initiating"),
+                fatal=not ignored and (kind != "log" or role == "initiating"),
                 weight=reading.weight,
                 fingerprint=reading.fingerprint.id if seen.crash is not None else "",
                 stack_hash=reading.fingerprint.stack_hash,
                 exception_type=seen.crash.type if seen.crash is not None else "",
                 pattern=reading.pattern,
-                missing=_missing(seen.text),
+                missing=_missing(seen.text, reading.facts.get("missing", "")),
                 place=seen.order,
                 step=seen.step,
             )
@@ -310,6 +342,12 @@ def one_line(text: str) -> str:
     return " ".join(text[:600].split())[:400]
 
 
-def _missing(text: str) -> list[int]:
-    found = _MISSING.search(text[:4000])
-    return [int(number) for number in re.findall(r"\d{1,6}", found["ranks"])][:10_000] if found is not None else []
+def _missing(text: str, listed: str = "") -> list[int]:
+    """Ranks that a text says are absent."""
+    if listed:
+        return [int(listed)]
+    text = text[:4000]
+    if "Timed out task names" in text:
+        return [int(number) for number in _TASK.findall(text)]
+    found = _MISSING.search(text)
+    return [int(number) for number in re.findall(r"\d{1,6}", found["ranks"] or found["late"])][:10_000] if found is not None else []

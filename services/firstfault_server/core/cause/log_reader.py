@@ -29,7 +29,14 @@ _BETWEEN: Final = 8
 """Lines between a telling line and the native stack below it, or inside of that stack."""
 _REMEMBERED: Final = 20_000
 _DIGITS: Final = b"0123456789"
-_BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank (?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
+_BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
+_WARNING: Final = re.compile(r"\b[A-Z][A-Za-z]{1,40}Warning: ")
+"""What Python warns of has not happened."""
+_NAMES_RANK: Final = ("rank", "local", "local_rank", "child", "task")
+"""Facts by which a line says whose it is; a local rank is the rank on one node, and a guess on more."""
+_SPAWNED: Final = re.compile(
+    r"-- Process (\d{1,6}) terminated with the following error|\bprocess (\d{1,6}) terminated with (?:signal|exit code)"
+)
 _PROGRESS: Final = re.compile(
     r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})"
     r"|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
@@ -287,7 +294,9 @@ class LogReader:
                 self._after_failure(line.raw or body, number)
             return
         reading = self._reader.glance(body)
-        if not reading.pattern:
+        if reading.pattern == "root-cause":
+            self._table = {"root": "yes"}
+        if not reading.pattern or (reading.role == "initiating" and _WARNING.search(body[:400]) is not None):
             if len(self._silent) < _REMEMBERED:
                 self._silent.add(key)
             if self._failed_at is not None:
@@ -303,10 +312,13 @@ class LogReader:
         self, reading: TextReading, text: str, first: int, last: int, line: Prefixed, stream: str, crash: Crash | None, alike: str
     ) -> None:
         rank = line.rank
-        if (said := reading.facts.get("rank")) and said.isdecimal():
+        said = next((value for name in _NAMES_RANK if (value := reading.facts.get(name))), "")
+        if said.isdecimal():
             rank = int(said)
         elif rank is None and crash is None and (found := _BODY_RANK.search(text[:2000])) is not None:
             rank = int(found["rank"] or found["on"])
+        elif rank is None and crash is not None:
+            rank = spawned_rank(text)
         if rank is not None:
             self._ranks.add(rank)
         key = (f"r{rank}" if rank is not None else stream, f"{self._attempt}:{alike}")
@@ -364,11 +376,12 @@ class LogReader:
             if code is None:
                 return
             pid = re.search(r"pid: (\d{1,9})", value)
-            facts = {"exit": code[0], "rank": rank[0], "pid": pid[1] if pid else ""}
+            facts = {"exit": code[0], "rank": rank[0], "pid": pid[1] if pid else "", "root": self._table.get("root", "")}
             reading = self._reader.exit(int(code[0]), facts)
             placed = Prefixed(body="", rank=int(rank[0]), node=self._table.get("host", ""), stamp=line.stamp, exact_ns=line.exact_ns)
             text = f"rank {rank[0]} ended with exit code {code[0]}"
             self._keep(reading, text, number, number, placed, f"r{rank[0]}", None, "exit")
+            self._table = {}
 
     def _failed(self, number: int, stream: str, ended: bool) -> None:
         self._failed_at, self._progress = number, []
@@ -416,6 +429,12 @@ class LogReader:
 def _shape(text: str) -> bytes:
     """The text without digits; on bytes, because deleting characters from a string costs ten times as much."""
     return text.encode("utf-8", "surrogatepass").translate(None, _DIGITS)
+
+
+def spawned_rank(message: str) -> int | None:
+    """Number of the child that `torch.multiprocessing.spawn` names, which is its rank on one node."""
+    found = _SPAWNED.search(message[:400])
+    return int(found[1] or found[2]) if found is not None else None
 
 
 def _names_progress(lowered: str) -> bool:

@@ -324,6 +324,7 @@ class CrashParser:
             # What follows a blank line may still be the inner traceback of an empty message; wait for it.
             if self._blank and (shapes.terminated(done.message) or not done.message) and self._run_on < 4 and bare.startswith("-- Process"):
                 self._run_on += 1
+                done.message = done.message or bare[:LONGEST_SOURCE]
                 return
             self._flush(out)
             self._idle(text, number, out)

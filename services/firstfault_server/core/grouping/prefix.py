@@ -14,7 +14,10 @@ import msgspec
 from firstfault_server.core.grouping.normalise import without_ansi
 
 _MOST_PREFIXES: Final = 6
-_RANK: Final = re.compile(r"\[?(?:global_)?(?:rank|Rank|RANK|default|trainer|worker)[ =:_]?(?P<rank>\d{1,6})\]?:\s?")
+_RANK: Final = re.compile(
+    r"\[?(?:global_)?(?:rank|Rank|RANK|default|trainer|worker)[ =:_]{0,2}(?P<rank>\d{1,6})"
+    r"(?:\]?(?::|\s?\|)\s?|\]\s(?=Traceback \(|  File |    |[\w.]{1,120}(?:Error|Exception)\b))"
+)
 _BRACKET_RANK: Final = re.compile(r"\[(?P<rank>\d{1,6})\]:\s?(?=\S)")
 _MPI: Final = re.compile(r"\[(?:\d{1,6}),(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:?\s?")
 _LABEL: Final = re.compile(r"\s{0,8}(?P<rank>\d{1,6}): ?(?!\d)")

@@ -51,7 +51,7 @@ NOISE: Final = re.compile(
     r"Process finished|wandb: |terminate called|Exception ignored|"
     r"ERROR[:\s]|WARNING[:\s]|INFO[:\s]|DEBUG[:\s]|"
     r"\[[A-Z]{1,8}\]|\[\d{4}-|\d{4}-\d\d-\d\d|\*{3,}|={5,}|-{5,}|\$ |>>> |srun: |slurmstepd: |mpirun|frame #\d|Sending process|Primary job|"
-    r"Killing subprocess|[EWIF]\d{4} |\[[EWIF] ?\d{0,4} ?\w)"
+    r"Killing subprocess|\[rank: \d|[EWIF]\d{4} |\[[EWIF] ?\d{0,4} ?\w)"
 )
 PROGRESS_BAR: Final = re.compile(r"\s{0,8}\d{1,3}%\|")
 GROUP_EDGE: Final = re.compile(r"\s{0,40}(?:\| {0,4}|\+ (?=Exception Group Traceback)|\+-\+-{4,}|\+-{4,})")
