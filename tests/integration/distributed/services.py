@@ -137,6 +137,11 @@ class Service:
                     return sample.value
         return 0.0
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not ended yet."""
+        return self._process is not None and self._process.poll() is None
+
     def wait_until_ready(self) -> None:
         """Wait until nothing is amiss."""
         wait_for(lambda: not self.problems(), f"serve {self.kind} is ready")
