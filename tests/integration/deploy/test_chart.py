@@ -45,7 +45,9 @@ EVERYTHING = merged(
     {
         "image": {"digest": "sha256:" + "a" * 64},
         "imagePullSecrets": [{"name": "pull"}],
-        "existingSecret": {"keys": {"elasticsearchApiKey": "es", "kafkaSecurity": "kafka", "elasticsearchCa": "ca.crt"}},
+        "existingSecret": {
+            "keys": {"elasticsearchApiKey": "es", "kafkaSecurity": "kafka", "kafkaCa": "kafka.crt", "elasticsearchCa": "ca.crt"}
+        },
         "publicUrl": "https://firstfault.example.org",
         "allowedHosts": ["firstfault.example.org"],
         "settings": {"FIRSTFAULT_ALERT_TIMEOUT_S": "10", "FIRSTFAULT_THRESHOLDS": '{"silence_s": 20}'},
@@ -262,6 +264,22 @@ def test_services_can_be_watched_moved_and_reached(rendered: dict[str, Document]
         assert document["spec"]["template"]["metadata"]["annotations"].keys() >= {"checksum/settings", "checksum/secrets", "a/b"}
         assert container["image"].endswith("@sha256:" + "a" * 64)
     assert documents(rendered, "least", "ServiceMonitor") == []
+
+
+def test_secrets_are_files_of_those_who_need_them(rendered: dict[str, Document]) -> None:
+    """Every file that a variable names is mounted; the Flink job gets the certificates of Kafka only."""
+    mounted = {}
+    for name, pod in pods(documents(rendered, "everything")):
+        for volume in pod["volumes"]:
+            if volume["name"] == "secrets":
+                assert volume["secret"]["secretName"] == "firstfault"
+                mounted[name] = {item["path"] for item in volume["secret"]["items"]}
+        for entry in pod["containers"][0].get("env", []):
+            if entry.get("value", "").startswith("/etc/firstfault/secrets/"):
+                assert entry["value"].rsplit("/", 1)[1] in mounted[name]
+    everything = {"clickhouse-password", "cursor-secret", "es", "kafka", "kafka.crt", "ca.crt"}
+    services = {f"trial-firstfault-{name}" for name in ("ingest", "writer", "api", "alerter", "migrate")}
+    assert mounted == dict.fromkeys(services, everything) | {"trial-firstfault-detect": {"kafka.crt"}}
 
 
 def test_the_agent_may_always_send(rendered: dict[str, Document]) -> None:
