@@ -220,6 +220,7 @@ class Exporter:
                     self._encoder = _otlp_json.EmergencyEncoder(settings.resource, settings.sender, settings.redactor)
                     return True
                 module = importlib.import_module("firstfault._encode")
+                importlib.import_module("email.utils")
                 "localhost".encode("idna")
                 self._encoder = module.Encoder(settings.resource, settings.sender, settings.redactor, settings.protocol)
             except ImportError:

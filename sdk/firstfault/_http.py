@@ -4,17 +4,20 @@ Standard library only. The deadline covers connecting, sending and every byte of
 bounded from inside, so a caller that must not wait runs this in a thread.
 """
 
-import http.client
+import importlib
 import io
 import math
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+
+from firstfault import _http1
+
+if TYPE_CHECKING:
+    import ssl
 
 REPLY_LIMIT = 65536
 """Bytes of an answer that are read; a longer one is cut off."""
@@ -55,21 +58,22 @@ class _DeadlineReader(io.RawIOBase):
         return self._sock.recv_into(buffer)
 
 
-class _Socket:
-    """What `http.client` needs of a socket, with our reader."""
+class _Connection:
+    """A connected socket with its reader; every wait gets only what is left until the deadline."""
 
     def __init__(self, sock: socket.socket, remaining: Callable[[], float]) -> None:
         self._sock = sock
         self._remaining = remaining
+        self._stream = io.BufferedReader(_DeadlineReader(sock, remaining))
 
-    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
-        return io.BufferedReader(_DeadlineReader(self._sock, self._remaining))
-
-    def sendall(self, data: bytes) -> None:
+    def exchange(self, request: bytes) -> _http1.Answer:
+        """Send a request and read its answer. Raises OSError and BadAnswer."""
         self._sock.settimeout(self._remaining())
-        self._sock.sendall(data)
+        self._sock.sendall(request)
+        return _http1.answer(self._stream, REPLY_LIMIT)
 
     def close(self) -> None:
+        """Drop it."""
         self._sock.close()
 
 
@@ -85,9 +89,14 @@ class Poster:
         self._host, self._port = url.hostname, url.port or (443 if self._secure else 80)
         self._path = url.path.rstrip("/")
         self._headers = dict(headers)
-        self._connection: http.client.HTTPConnection | None = None
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        self._authority = name if url.port is None else f"{name}:{url.port}"
+        self._connection: _Connection | None = None
         self._tls: ssl.SSLContext | None = None
         self._deadline = 0.0
+        if self._secure:
+            # Costs megabytes that a plain connection does not need; not in the middle of a request, when another thread may fork.
+            importlib.import_module("ssl")
 
     def post(self, path: str, body: bytes, content_type: str, encoding: str, timeout_s: float) -> Reply:
         """Send once; a kept-alive connection that the server had closed is replaced once."""
@@ -113,42 +122,40 @@ class Poster:
         if encoding:
             headers["content-encoding"] = encoding
         try:
+            request = _http1.request(self._authority, self._path + path, headers, body)
             connection = self._connection or self._connect()
-            connection.request("POST", self._path + path, body, headers)
-            response = connection.getresponse()
-            answer = response.read(REPLY_LIMIT + 1)
-            keep = not response.will_close and len(answer) <= REPLY_LIMIT and response.isclosed()
-            reply = _judge(response.status, response.headers.get("retry-after"), answer[:REPLY_LIMIT])
+            answer = connection.exchange(request)
         except (TimeoutError, DeadlinePassed):
             self.close()
             return Reply("try_again", "timeout")
         except OSError:
             self.close()
             return Reply("try_again", "unreachable")
-        except (http.client.HTTPException, ValueError):
+        except ValueError:
             self.close()
             return Reply("try_again", "garbage")
-        if not keep:
+        if not answer.keep:
             self.close()
-        return reply
+        return _judge(answer.status, answer.retry_after, answer.body)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> _Connection:
         sock = socket.create_connection((self._host, self._port), timeout=self._remaining())
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._secure:
-                self._tls = self._tls or ssl.create_default_context()
-                sock.settimeout(self._remaining())
-                sock = self._tls.wrap_socket(sock, server_hostname=self._host)
+                sock = self._wrapped(sock)
         except BaseException:
             sock.close()
             raise
-        connection = http.client.HTTPConnection(self._host, self._port)
-        wrapped: Any = _Socket(sock, self._remaining)
-        connection.sock = wrapped
-        connection.auto_open = 0
-        self._connection = connection
-        return connection
+        self._connection = _Connection(sock, self._remaining)
+        return self._connection
+
+    def _wrapped(self, sock: socket.socket) -> socket.socket:
+        import ssl
+
+        self._tls = self._tls or ssl.create_default_context()
+        sock.settimeout(self._remaining())
+        return self._tls.wrap_socket(sock, server_hostname=self._host)
 
     def _remaining(self) -> float:
         remaining = self._deadline - time.monotonic()
@@ -177,6 +184,8 @@ def _seconds(retry_after: str | None) -> float | None:
     except ValueError:
         pass
     try:
+        from email.utils import parsedate_to_datetime  # the parser of mail, for an answer that hardly ever comes
+
         return min(max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0), 3600.0)
     except (TypeError, ValueError, OverflowError):
         return None
