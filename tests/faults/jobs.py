@@ -90,6 +90,11 @@ class TorchJob:
         """torchrun ends when its ranks have."""
         return self._process.poll() is not None
 
+    @staticmethod
+    def errors(folder: Path, ranks: int) -> list[Path]:
+        """What each rank wrote to stderr, where torchrun keeps it."""
+        return [next(folder.glob(f"ranks/*/attempt_0/{rank}/stderr.log")) for rank in range(ranks)]
+
     def terminate(self) -> None:
         """SIGTERM to launcher, ranks and data workers."""
         signal_tree(self._process.pid, signal.SIGTERM)
