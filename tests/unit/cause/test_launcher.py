@@ -92,3 +92,9 @@ def test_ranks_in_brackets_and_before_bars_are_prefixes() -> None:
     for prefix in ("[rank=3] ", "rank 3 | ", "[Rank 3] ", "2024-05-01 10:00:00 [rank=3] "):
         text = "".join(f"{prefix}{line}\n" for line in TRACE.splitlines())
         assert judge(text).first_fault.rank == 3, prefix
+
+
+def test_where_only_a_launcher_speaks_its_rank_is_the_first() -> None:
+    incident = judge(table((0, 1), (1, 1)))
+    assert (incident.symptom, incident.first_fault.rank) == ("unknown", 0)
+    assert any("exception" in item for item in incident.not_seen)

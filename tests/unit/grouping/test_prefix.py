@@ -66,3 +66,14 @@ def test_labels_of_srun_only_where_the_file_has_them() -> None:
 
 def test_a_row_of_the_launchers_table_is_no_rank() -> None:
     assert PLAIN.split("[0]:").rank is None
+
+
+def test_the_host_that_a_launcher_of_several_nodes_puts_in_front_comes_off_all_its_lines() -> None:
+    prefixes = Prefixes()
+    assert prefixes.split("ValueError: bad").body == "ValueError: bad"
+    head = prefixes.split("gpu-07: Traceback (most recent call last):")
+    last = prefixes.split("gpu-07: ValueError: bad")
+    ranked = prefixes.split("10.0.0.7: [rank3]: ValueError: bad")
+    assert (head.body, head.node) == ("Traceback (most recent call last):", "gpu-07")
+    assert (last.body, last.node) == ("ValueError: bad", "gpu-07")
+    assert (ranked.body, ranked.node, ranked.rank) == ("ValueError: bad", "10.0.0.7", 3)

@@ -108,6 +108,8 @@ class Case:
     def _own_up(self) -> None:
         """Exceptions without a rank belong to the one rank that a launcher says failed, where it failed once and nobody else did."""
         rank, nameless = self._blame.rank, [key for key in self.observed if key[0] is None]
+        if rank is not None and not any(seen.faults for seen in self.observed.values()):
+            self._blame_alone(rank)
         if rank is None or len(nameless) != 1 or (len(self.logs) > 1 and self.logs[0].rank is not None):
             return
         theirs = self.observed[nameless[0]]
@@ -126,6 +128,16 @@ class Case:
         theirs.faults = [fault for fault in theirs.faults if fault not in told]
         if not theirs.faults and not theirs.stop_ns:
             del self.observed[nameless[0]]
+
+    def _blame_alone(self, rank: int) -> None:
+        """All that is known is which rank ended with an error."""
+        told = self._blame.seen
+        assert told is not None
+        ident = next((name for name, (_, seen) in self.by_id.items() if seen is told), "")
+        fault = Fault(id=ident, kind="exit", symptom="unknown", text=one_line(told.text), source=ident, fatal=True)
+        self.observed[(rank, "")] = RankObservation(
+            rank=rank, process=f"rank {rank}", node=told.node, faults=[fault], ended=True, end="failed"
+        )
 
     def _take_dumps(self, ranks: set[int]) -> None:
         """Collective state of the ranks whose Flight Recorder spoke; ranks of the groups whose dump is missing said nothing."""

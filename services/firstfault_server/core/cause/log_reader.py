@@ -30,8 +30,8 @@ _BETWEEN: Final = 8
 _REMEMBERED: Final = 20_000
 _DIGITS: Final = b"0123456789"
 _BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
-_WARNING: Final = re.compile(r"\b[A-Z][A-Za-z]{1,40}Warning: ")
-"""What Python warns of has not happened."""
+_WARNING: Final = re.compile(r"\b[A-Z][A-Za-z]{1,40}Warning: |\bNCCL INFO\b")
+"""What Python warns of has not happened, and what NCCL tells for information is no failure."""
 _NAMES_RANK: Final = ("rank", "local", "local_rank", "child", "task")
 """Facts by which a line says whose it is; a local rank is the rank on one node, and a guess on more."""
 _SPAWNED: Final = re.compile(

@@ -14,6 +14,7 @@ import msgspec
 from firstfault_server.core.grouping.normalise import without_ansi
 
 _MOST_PREFIXES: Final = 6
+_MOST_HOSTS: Final = 4096
 _RANK: Final = re.compile(
     r"\[?(?:global_)?(?:rank|Rank|RANK|default|trainer|worker)[ =:_]{0,2}(?P<rank>\d{1,6})"
     r"(?:\]?(?::|\s?\|)\s?|\]\s(?=Traceback \(|  File |    |[\w.]{1,120}(?:Error|Exception)\b))"
@@ -25,6 +26,11 @@ _ACTOR: Final = re.compile(
     r"\((?P<name>[\w.<> /-]{0,80}?)\s?pid=(?P<pid>[\w.]{1,20})(?:, ip=(?P<ip>[\w.:-]{1,64}))?(?:, rank=(?P<rank>\d{1,6}))?[^)]{0,80}\)\s?"
 )
 _HOST_PID: Final = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,100}):(?P<pid>\d{3,9})\]\s?")
+_HOST: Final = re.compile(
+    r"(?!\d{1,6}: )(?=[\w.-]{0,60}[\d.-])(?P<host>[A-Za-z0-9][\w.-]{0,100}): "
+    r"(?=Traceback \(most|  File \"|\[(?:rank|default)\d|\[\d{4}-\d\d-\d\d )"
+)
+"""What pdsh, the DeepSpeed launcher of several nodes, puts in front."""
 _ISO: Final = re.compile(
     r"[\[(]?(?P<date>\d{4}[-/]\d\d[-/]\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?:[.,:](?P<fraction>\d{1,9}))?"
     r"\s?(?P<zone>Z|[+-]\d\d:?\d\d|UTC|GMT)?"
@@ -105,6 +111,18 @@ class Prefixes:
 
     def __init__(self, labelled: bool = False) -> None:
         self._labelled = labelled
+        self._hosts: set[str] = set()
+
+    def _without_host(self, text: str, found: Prefixed) -> str:
+        head, colon, _ = text[:103].partition(": ")
+        if not colon:
+            return text
+        if head not in self._hosts:
+            if len(self._hosts) >= _MOST_HOSTS or _HOST.match(text) is None:
+                return text
+            self._hosts.add(head)
+        found.node = head
+        return text[len(head) + 2 :]
 
     def split(self, line: str) -> Prefixed:
         """Take the prefixes off one line."""
@@ -113,6 +131,8 @@ class Prefixes:
             text = text.rstrip("\r")
             text = text[text.rfind("\r") + 1 :]
         found = Prefixed(body=text, raw=line)
+        if ": " in text:
+            text = self._without_host(text, found)
         if self._labelled and (label := _LABEL.match(text)) is not None:
             found.rank = int(label["rank"])
             text = text[label.end() :]
