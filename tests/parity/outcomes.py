@@ -9,9 +9,10 @@ import msgspec
 from firstfault_server.core import model
 from firstfault_server.core.stages.protocol import Stage
 from firstfault_server.detect.keyed import KeyedStages
+from firstfault_server.detect.rules import dead_letter
 from firstfault_server.ports import LogEntry
 from firstfault_server.wire.identity import Identities
-from firstfault_server.wire.otlp import decode
+from firstfault_server.wire.otlp import Unreadable, decode
 from tests.property.scripts import same
 
 RecordT = TypeVar("RecordT")
@@ -28,7 +29,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     findings: dict[str, model.Finding]
     rollups: dict[RollupKey, model.Rollup]
     runs: dict[tuple[str, str], model.RunStatus]
-    letters: list[str]
+    letters: dict[str, model.DeadLetter]
 
     def silent(self, tenant: str) -> list[str]:
         """Ranks of a tenant's runs that are not what they should be at the end of a quiet job."""
@@ -62,16 +63,22 @@ def outcome(records: Iterable[Any]) -> Outcome:
         findings={finding.id: finding for finding in of(model.Finding, found)},
         rollups={_key(rollup): rollup for rollup in of(model.Rollup, found)},
         runs=runs,
-        letters=[letter.reason for letter in of(model.DeadLetter, found)],
+        letters={letter.id: letter for letter in of(model.DeadLetter, found)},
     )
 
 
 def embedded(stages: dict[str, Stage[Any]], entries: Sequence[tuple[str, LogEntry]]) -> Outcome:
-    """What `KeyedStages` makes of log entries, each with its position."""
+    """What the embedded host makes of log entries, each with its position."""
     engine, known = KeyedStages(stages), Identities()
     for position, entry in entries:
         engine.advance(entry.received_ns)
-        for batch in decode(entry, position, known):
+        try:
+            batches = decode(entry, position, known)
+        except Unreadable as error:
+            letter = dead_letter(entry.tenant, entry.received_ns, str(error), entry.signal, entry.body, position)
+            engine.output.dead_letters.append(letter)
+            continue
+        for batch in batches:
             engine.give("worker", batch, entry.received_ns)
     out = engine.output
     return outcome([*out.rollups, *out.events, *out.findings, *out.incidents, *out.runs.values(), *out.dead_letters])

@@ -8,7 +8,7 @@ import msgspec
 
 from firstfault_server.core import model
 from tests.property.cases import CASES
-from tests.property.scripts import Arrival, Script
+from tests.property.scripts import Arrival, Script, at
 from tests.unit.detect.recordings import Record, recording
 
 NAMES: Final = ("exception", "sigkill", "oom kill", "nan on one rank", "xid", "config error", "same failure again")
@@ -25,6 +25,7 @@ def stream() -> list[Record]:
     found = [record for name in NAMES for manner in MANNERS for record in _played(name, manner) if record.key]
     found += [record for record in recording(renamed(_steady(), STEADY), END, outage=AWAY) if record.key]
     found += [record for record in recording(renamed(_mark(), MARK), END) if record.key]
+    found += [Record(at(30) // 1_000_000 + i, f"{STEADY}/broken", "logs", b"\xff\xff%d" % i) for i in range(3)]
     found += recording(Script(), END, outage=AWAY)
     return sorted(found, key=lambda record: record.received_ms)
 
