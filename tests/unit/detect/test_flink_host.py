@@ -11,7 +11,9 @@ import pytest
 from firstfault_server.core import model
 from firstfault_server.core.stages import build_stages
 from firstfault_server.core.stages.protocol import Stage
+from firstfault_server.core.stages.worker import Worker
 from firstfault_server.core.thresholds import Thresholds
+from firstfault_server.detect.flink.keyed_host import StageHost
 from firstfault_server.detect.flink.rows import LogRow, write_log_row
 from firstfault_server.detect.keyed import KeyedStages
 from firstfault_server.ports import LogEntry
@@ -20,9 +22,9 @@ from firstfault_server.wire.identity import Identities
 from firstfault_server.wire.log_record import place
 from firstfault_server.wire.otlp import decode
 from tests.property.cases import CASES, Case
-from tests.property.scripts import Script, same
-from tests.unit.detect.recordings import Record, recording
-from tests.unit.detect.simulated_flink import SimulatedFlink
+from tests.property.scripts import Script, at, same
+from tests.unit.detect.recordings import Record, recording, requests
+from tests.unit.detect.simulated_flink import Key, Operator, SimulatedFlink
 
 RecordT = TypeVar("RecordT")
 SOME = [case for case in CASES if case.name in {"exception", "hang by text", "nan on one rank", "silent rank", "xid", "same failure again"}]
@@ -112,6 +114,28 @@ def test_a_time_away_makes_nobody_silent(start: float, restart: bool) -> None:
     found = in_flink(records, [after] if restart else [])
     assert found.incidents == []
     assert {rank.state for run in found.runs.values() for rank in run.ranks} == {"running"}
+
+
+def test_points_that_are_not_stored_are_counted_by_reason() -> None:
+    tables = load_tables()
+    worker = StageHost("worker", {"worker": Worker(Thresholds(series_per_process=10), tables.text_reader())}, 16)
+    times = [at(0), at(0) + 1]
+    batch = model.Batch(
+        identity=model.Identity(tenant="t", process="p", run="r"),
+        received_ns=at(0),
+        position="0",
+        sender="sdk",
+        sequence=1,
+        series=[model.Series(metric=f"name_{number}", times_ns=times, values=[1.0, 2.0]) for number in range(12)],
+    )
+    key = Key(Operator("worker"), "t/p")
+    outputs = []
+    for signal, body in requests(batch):
+        row = LogRow(0, 0, at(0) // 1_000_000, signal.encode(), b"t", body)
+        outputs += worker.element("t/p", write_log_row(row), key, at(0)).outputs
+    assert len(of(model.Rollup, outputs)) == 10
+    assert of(model.DeadLetter, outputs) == []
+    assert worker.counts["dropped series_limit"] == 4
 
 
 def test_a_silence_is_not_taken_for_a_time_away() -> None:

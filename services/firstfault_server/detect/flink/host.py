@@ -13,6 +13,7 @@ from firstfault_server.detect.flink.plan import Plan, made_stages
 from firstfault_server.detect.flink.rows import CLOCK_PREFIX, reached_ns, timer_ms, timer_second
 
 REASONS: Final = ("foreign", "undecodable", "failed", "unwritable")
+DROPPED: Final = ("series_limit",)
 
 
 def stage_rows() -> Any:
@@ -48,6 +49,8 @@ class KeyedStage(KeyedProcessFunction):
         self._counters = {name: group.counter(name) for name in ("records", "points", "drains", "failures")}
         for reason in REASONS:
             self._counters[f"dead_letters {reason}"] = group.add_group("reason", reason).counter("dead_letters")
+        for reason in DROPPED:
+            self._counters[f"dropped {reason}"] = group.add_group("reason", reason).counter("dropped_points")
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
         """A row from the source or the stage before."""

@@ -337,6 +337,9 @@ class StageHost:
 
     def _route(self, made: list[model.AnyRecord], now_ns: int) -> None:
         for record in made:
+            if isinstance(record, model.Dropped):
+                self.counts[f"dropped {record.reason}"] += record.points
+                continue
             for target in destinations(record, self.name):
                 if target.startswith("#"):
                     self._made.outputs.append(record)  # type: ignore[arg-type]
