@@ -3,7 +3,9 @@
 import time
 from collections.abc import Iterator
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from firstfault import conventions as names
 from firstfault_server.core.model import SECOND_NS
@@ -26,8 +28,8 @@ METRICS = (
 POINTS = STEPS * (len(METRICS) + 1)
 
 
-def telemetry(ranks: int, seconds: int, start_ns: int, run: str = "load") -> Iterator[Record]:
-    """Records in order of receipt, spread evenly over each second, with clock records in between."""
+def telemetry(ranks: int, seconds: int, start_ns: int, run: str = "load", steps: int = STEPS) -> Iterator[Record]:
+    """Records in order of receipt, spread evenly over each second, with clock records in between; `steps` a rank logs in a second."""
     clock_ms = start_ns // 1_000_000
     for second in range(seconds):
         for rank in range(ranks):
@@ -36,7 +38,7 @@ def telemetry(ranks: int, seconds: int, start_ns: int, run: str = "load") -> Ite
                 yield Record(clock_ms, "", "clock")
                 clock_ms += CLOCK_MS
             key = f"t/{run}-{rank}"
-            yield Record(received_ns // 1_000_000, key, "metrics", _body(run, rank, ranks, second, received_ns))
+            yield Record(received_ns // 1_000_000, key, "metrics", _body(run, rank, ranks, second, received_ns, steps))
 
 
 def mark(when_ns: int, number: int) -> list[Record]:
@@ -46,6 +48,21 @@ def mark(when_ns: int, number: int) -> list[Record]:
     ((_, batch),) = script.sent
     batch.logs[0].time_ns = when_ns
     return [Record(when_ns // 1_000_000, f"marks/{batch.identity.process}", signal, body) for signal, body in requests(batch)]
+
+
+def failure(run: str, rank: int, ranks: int, when_ns: int) -> Record:
+    """An exception that ends one rank of a run of `telemetry`."""
+    request = ExportLogsServiceRequest()
+    part = request.resource_logs.add()
+    _describe(part.resource, run, rank, ranks)
+    scope = part.scope_logs.add()
+    scope.scope.attributes.add(key=names.BATCH_SENDER).value.string_value = "sdk"
+    scope.scope.attributes.add(key=names.BATCH_SEQ).value.int_value = 1_000_000
+    record = scope.log_records.add(time_unix_nano=when_ns, severity_number=21, event_name=names.EXCEPTION)
+    record.attributes.add(key="exception.type").value.string_value = "ValueError"
+    record.attributes.add(key="exception.message").value.string_value = "a sample has no label"
+    record.attributes.add(key=names.EXCEPTION_FATAL).value.bool_value = True
+    return Record(when_ns // 1_000_000, f"t/{run}-{rank}", "logs", request.SerializeToString())
 
 
 def clocks(start_ns: int, seconds: float) -> list[Record]:
@@ -66,20 +83,24 @@ def wall_ns() -> int:
     return time.time_ns() // 1_000_000 * 1_000_000
 
 
-def _body(run: str, rank: int, ranks: int, second: int, received_ns: int) -> bytes:
+def _describe(resource: Resource, run: str, rank: int, ranks: int) -> None:
+    for name, text in ((names.INSTANCE, f"{run}-{rank}"), (names.RUN_ID, run), (names.HOST, f"node-{rank // 8}")):
+        resource.attributes.add(key=name).value.string_value = text
+    for name, number in ((names.RANK, rank), (names.WORLD_SIZE, ranks)):
+        resource.attributes.add(key=name).value.int_value = number
+
+
+def _body(run: str, rank: int, ranks: int, second: int, received_ns: int, count: int) -> bytes:
     request = ExportMetricsServiceRequest()
     part = request.resource_metrics.add()
-    for name, text in ((names.INSTANCE, f"{run}-{rank}"), (names.RUN_ID, run), (names.HOST, f"node-{rank // 8}")):
-        part.resource.attributes.add(key=name).value.string_value = text
-    for name, number in ((names.RANK, rank), (names.WORLD_SIZE, ranks)):
-        part.resource.attributes.add(key=name).value.int_value = number
+    _describe(part.resource, run, rank, ranks)
     scope = part.scope_metrics.add()
     scope.scope.attributes.add(key=names.BATCH_SENDER).value.string_value = "sdk"
     scope.scope.attributes.add(key=names.BATCH_SEQ).value.int_value = second + 1
-    times = [received_ns - (STEPS - i) * SECOND_NS // STEPS for i in range(STEPS)]
+    times = [received_ns - (count - i) * SECOND_NS // count for i in range(count)]
     steps = scope.metrics.add(name=names.STEP).gauge.data_points
     for i, time_ns in enumerate(times):
-        steps.add(time_unix_nano=time_ns, as_int=second * STEPS + i)
+        steps.add(time_unix_nano=time_ns, as_int=second * count + i)
     for metric in METRICS:
         points = scope.metrics.add(name=metric).gauge.data_points
         for i, time_ns in enumerate(times):

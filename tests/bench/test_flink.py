@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
@@ -12,8 +12,9 @@ from deploy.native.servers.kafka import Kafka
 from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.wire.outputs import INCIDENTS, RUNS
-from tests.bench.flink_load import POINTS, clocks, cpu_s, mark, telemetry, wall_ns
+from tests.bench.flink_load import POINTS, clocks, cpu_s, failure, mark, telemetry, wall_ns
 from tests.parity.topics import Topics
+from tests.unit.detect.recordings import Record
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
 
@@ -22,6 +23,7 @@ SECONDS = 40
 RATE = 120_000
 """Points a second that two cores must take."""
 SUSTAINED_S = 20
+LARGE_RUN, LARGE_S = 4096, 15
 EXCEPTIONS = 20
 PATIENCE_S = 240.0
 
@@ -81,12 +83,12 @@ def drained(kafka: Kafka, flink: Flink, ranks: int, seconds: int) -> tuple[float
     with Job(kafka, flink) as job:
         start = wall_ns() - (2 * seconds + 120) * SECOND_NS
         # The first seconds are for whatever is compiled and learnt once.
-        job.topics.write([*telemetry(ranks, 10, start, "warm")])
-        job.catch_up(start + 12 * SECOND_NS)
-        records = list(telemetry(ranks, seconds, start + 20 * SECOND_NS))
+        job.topics.write([*telemetry(ranks, 20, start, "warm")])
+        job.catch_up(start + 22 * SECOND_NS)
+        records = list(telemetry(ranks, seconds, start + 30 * SECOND_NS))
         cpu, began = job.cpu_s(), time.monotonic()
         job.topics.write(records)
-        job.catch_up(start + (22 + seconds) * SECOND_NS)
+        job.catch_up(start + (32 + seconds) * SECOND_NS)
         points = ranks * seconds * POINTS
         return (job.cpu_s() - cpu) / points * 1e6, points / (time.monotonic() - began)
 
@@ -102,23 +104,51 @@ def test_cost_a_point_does_not_grow_with_ranks(kafka: Kafka, flink: Flink) -> No
 def test_two_cores_keep_up_with_a_large_fleet(kafka: Kafka, flink: Flink) -> None:
     ranks = RATE // POINTS
     with Job(kafka, flink) as job:
-        built = list(telemetry(ranks, SUSTAINED_S, 0))
-        start, cpu = wall_ns(), job.cpu_s()
-        by_slot: dict[int, list[int]] = {}
-        for i, record in enumerate(built):
-            by_slot.setdefault(record.received_ms // 100, []).append(i)
-        shifted = list(telemetry(ranks, SUSTAINED_S, start))
-        began = time.monotonic()
-        pause = threading.Event()
-        for slot, places in sorted(by_slot.items()):
-            pause.wait(max(0.0, began + (slot + 1) * 0.1 - time.monotonic()))
-            job.topics.write([shifted[i] for i in places])
-        sent = time.monotonic() - began
-        behind = job.catch_up(start + round(max(sent, SUSTAINED_S) * SECOND_NS))
+        # Receive times are those of a moment ago, since building takes time; what matters is the pace.
+        start = wall_ns()
+        slots = slotted(telemetry(ranks, SUSTAINED_S, start), start)
+        cpu, began = job.cpu_s(), time.monotonic()
+        sent = play(job, slots)
+        behind = job.catch_up(start + (SUSTAINED_S + 1) * SECOND_NS)
         cores = (job.cpu_s() - cpu) / (time.monotonic() - began)
         print(f"\n{RATE:,} points/s for {sent:.1f} s: TaskManager {cores:.2f} cores, the end was read {behind:.1f} s later", end="")
         assert sent < 1.5 * SUSTAINED_S
         assert behind < 5.0 * (5 if (os.getloadavg()[0] > 4) else 1)
+
+
+def slotted(records: Iterable[Record], start_ns: int) -> list[list[Record]]:
+    """Records by tenths of a second of their receive times."""
+    slots: dict[int, list[Record]] = {}
+    for record in records:
+        slots.setdefault((record.received_ms - start_ns // 1_000_000) // 100, []).append(record)
+    return [records for _, records in sorted(slots.items())]
+
+
+def play(job: Job, slots: Sequence[Sequence[Record]]) -> float:
+    """Write each slot when its tenth of a second is over; how long all took, seconds."""
+    pause, began = threading.Event(), time.monotonic()
+    for number, records in enumerate(slots):
+        pause.wait(max(0.0, began + (number + 1) * 0.1 - time.monotonic()))
+        job.topics.write(records)
+    return time.monotonic() - began
+
+
+def test_a_failure_among_4096_ranks_is_told_in_time(kafka: Kafka, flink: Flink) -> None:
+    """Every rank sends one step of ten numbers a second."""
+    with Job(kafka, flink) as job:
+        start = wall_ns()
+        slots = slotted(telemetry(LARGE_RUN, LARGE_S, start, "large", steps=1), start)
+        cpu, began = job.cpu_s(), time.monotonic()
+        sent = play(job, slots)
+        failed = time.monotonic()
+        job.topics.write([failure("large", 77, LARGE_RUN, start + LARGE_S * SECOND_NS), *clocks(start + LARGE_S * SECOND_NS, 2)])
+        job.topics.read_until(lambda _: any(isinstance(one, model.Incident) for one in job.topics.found), PATIENCE_S)
+        told = time.monotonic() - failed
+        (incident, *_) = [one for one in job.topics.found if isinstance(one, model.Incident)]
+        cores = (job.cpu_s() - cpu) / (time.monotonic() - began)
+        print(f"\n{LARGE_RUN} ranks for {sent:.1f} s: TaskManager {cores:.2f} cores, the failure could be read after {told:.2f} s", end="")
+        assert (incident.first_fault.rank, incident.symptom) != (None, "")
+        assert told < 10.0 * (5 if (os.getloadavg()[0] > 4) else 1)
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
