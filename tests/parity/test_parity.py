@@ -54,11 +54,11 @@ def finish(topics: Topics) -> Story:
 
 
 def killed(kafka: str, flink: Flink) -> Story:
-    """One instance; the time away of ingest falls into its life, and its TaskManager is killed in the middle."""
+    """One instance, its state in RocksDB; the time away of ingest falls into its life, and its TaskManager is killed in the middle."""
     topics = Topics(kafka, 1)
     records = stream()
     try:
-        job = flink.submit("--kafka-bootstrap", kafka, "--kafka-prefix", topics.prefix)
+        job = flink.submit("--kafka-bootstrap", kafka, "--kafka-prefix", topics.prefix, "--flink-backend", "rocksdb")
         middle = next(i for i, record in enumerate(records) if record.received_ms > at(41.5) // 1_000_000)
         topics.write(records[:middle])
         topics.read_until(lambda found: len(found.rollups) > 500, PATIENCE_S)
