@@ -17,6 +17,8 @@ LAST_RESORT = "fallback"
 LONGEST_TEXT = 8192
 """Characters of a message or line that are matched, half of them from its end; more is never needed and would cost time."""
 
+LONGEST_OPENING = 1000
+"""Characters of a text's opening lines."""
 LONGEST_CODE = 300
 """Characters of a source line that are matched."""
 PIECE = 4
@@ -123,7 +125,7 @@ class _Compiled:
         if self.type is not None and not self.type.fullmatch(type_name):
             return None
         if self.pattern.opening:
-            text = "\n".join(text.split("\n", self.pattern.opening)[: self.pattern.opening])
+            text = "\n".join(text.split("\n", self.pattern.opening)[: self.pattern.opening])[:LONGEST_OPENING]
             lowered = text.lower()
         if self.has and not _holds(lowered, self.has):
             return None
