@@ -11,6 +11,7 @@ import msgspec
 
 from firstfault.stack import Frame
 from firstfault_server.core import model
+from firstfault_server.core.cause.speaker import speaker
 from firstfault_server.core.cause.text import TextReader, TextReading
 from firstfault_server.core.grouping.crash import Crash
 from firstfault_server.core.grouping.native import MOST_NATIVE, native_frame
@@ -29,14 +30,8 @@ _BETWEEN: Final = 8
 """Lines between a telling line and the native stack below it, or inside of that stack."""
 _REMEMBERED: Final = 20_000
 _DIGITS: Final = b"0123456789"
-_BODY_RANK: Final = re.compile(r"\[(?:PG [^\]\n]{0,120} )?[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\]|\bon rank (?P<on>\d{1,6})\b")
 _WARNING: Final = re.compile(r"\b[A-Z][A-Za-z]{1,40}Warning: |\bNCCL INFO\b")
 """What Python warns of has not happened, and what NCCL tells for information is no failure."""
-_NAMES_RANK: Final = ("rank", "local", "local_rank", "child", "task")
-"""Facts by which a line says whose it is; a local rank is the rank on one node, and a guess on more."""
-_SPAWNED: Final = re.compile(
-    r"-- Process (\d{1,6}) terminated with the following error|\bprocess (\d{1,6}) terminated with (?:signal|exit code)"
-)
 _PROGRESS: Final = re.compile(
     r"(?:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)\b['\"]?[\s:=/#\[(]{0,4}(?P<named>\d{1,9})"
     r"|^\s{0,4}\d{1,3}%\|[^|]{0,200}\| {0,2}(?P<bar>\d{1,9})/)"
@@ -311,14 +306,7 @@ class LogReader:
     def _keep(
         self, reading: TextReading, text: str, first: int, last: int, line: Prefixed, stream: str, crash: Crash | None, alike: str
     ) -> None:
-        rank = line.rank
-        said = next((value for name in _NAMES_RANK if (value := reading.facts.get(name))), "")
-        if said.isdecimal():
-            rank = int(said)
-        elif rank is None and crash is None and (found := _BODY_RANK.search(text[:2000])) is not None:
-            rank = int(found["rank"] or found["on"])
-        elif rank is None and crash is not None:
-            rank = spawned_rank(text)
+        rank = speaker(line.rank, reading.facts, text, exception=crash is not None)
         if rank is not None:
             self._ranks.add(rank)
         key = (f"r{rank}" if rank is not None else stream, f"{self._attempt}:{alike}")
@@ -429,12 +417,6 @@ class LogReader:
 def _shape(text: str) -> bytes:
     """The text without digits; on bytes, because deleting characters from a string costs ten times as much."""
     return text.encode("utf-8", "surrogatepass").translate(None, _DIGITS)
-
-
-def spawned_rank(message: str) -> int | None:
-    """Number of the child that `torch.multiprocessing.spawn` names, which is its rank on one node."""
-    found = _SPAWNED.search(message[:400])
-    return int(found[1] or found[2]) if found is not None else None
 
 
 def _names_progress(lowered: str) -> bool:
