@@ -157,8 +157,8 @@ def test_what_is_received_lies_in_kafka(deployment: Deployment) -> None:
     log = KafkaLog(deployment.installation.kafka, topic_name(deployment.installation.prefix, TOPIC))
     entries = [entry for _, entry in everything(log)]
     log.close()
-    (crash,) = [entry for entry in entries if entry.signal == "logs"]
-    assert (crash.tenant, crash.process) == ("acme", "r-received-0")
+    (crash,) = [entry for entry in entries if entry.process == "r-received-0"]
+    assert (crash.tenant, crash.signal) == ("acme", "logs")
     clocks = [entry for entry in entries if entry.signal == "clock"]
     assert len(clocks) >= 2, "in every partition"
     assert ingest.figure("firstfault_ingest_append_seconds_count") >= 1
