@@ -133,11 +133,12 @@ class Stream:
             pause.wait(0.05)
 
 
-def post(address: str, path: str, body: bytes) -> bool:
-    """One try; True when it was acknowledged."""
+def post(address: str, path: str, body: bytes, key: str = "") -> bool:
+    """One try, with an API key if one is given; True when it was acknowledged."""
     connection = HTTPConnection(address, timeout=10)
     try:
-        connection.request("POST", path, body, {"content-type": "application/x-protobuf"})
+        shown = {"authorization": f"Bearer {key}"} if key else {}
+        connection.request("POST", path, body, {"content-type": "application/x-protobuf", **shown})
         answer = connection.getresponse()
         answer.read()
         return answer.status == 200

@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("FIRSTFAULT_")}
 
 
-def crash(otlp_url: str, run: str) -> None:
+def crash(otlp_url: str, run: str, key: str = "") -> None:
     """One of two ranks raises and ends; the other one ends well. Sent until acknowledged."""
     address, now_ns = urlsplit(otlp_url).netloc, time.time_ns()
     for rank in (0, 1):
@@ -56,7 +56,7 @@ def crash(otlp_url: str, run: str) -> None:
         )
         body = request.SerializeToString()
         pause = threading.Event()
-        while not post(address, "/v1/logs", body):
+        while not post(address, "/v1/logs", body, key):
             pause.wait(0.05)
 
 
