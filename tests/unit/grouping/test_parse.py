@@ -3,7 +3,8 @@
 import pytest
 
 from firstfault_server.core.grouping.crash import Crash
-from firstfault_server.core.grouping.parse import MOST_FRAMES, CrashParser, parse_text
+from firstfault_server.core.grouping.open_traceback import MOST_FRAMES
+from firstfault_server.core.grouping.parse import CrashParser, parse_text
 
 
 def _plain(crash: Crash) -> tuple[str, str, list[str]]:

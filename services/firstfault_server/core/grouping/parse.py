@@ -6,49 +6,16 @@ taken off before (`core/grouping/prefix.py`).
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
-import msgspec
-
-from firstfault.stack import Frame, frame
+from firstfault.stack import Frame
 from firstfault_server.core.grouping import shapes
 from firstfault_server.core.grouping.crash import Crash, Link
 from firstfault_server.core.grouping.normalise import without_ansi
+from firstfault_server.core.grouping.open_traceback import LONGEST_MESSAGE, LONGEST_SOURCE, OpenTraceback
 
-MOST_FRAMES: Final = 200
-"""Frames kept of one stack, half from each end."""
 MOST_CONTINUATION: Final = 60
 """Lines that a message may run on."""
-MOST_KNOWN: Final = 20_000
-LONGEST_MESSAGE: Final = 8192
-"""Characters kept of a message."""
-LONGEST_SOURCE: Final = 300
-"""Characters kept of the line that raised."""
-
-
-_SOURCE: Final = "    "
-_SOURCE_INDENT: Final = len(_SOURCE)
-
-
-class _Open(msgspec.Struct, kw_only=True):
-    """A traceback being read."""
-
-    first_line: int
-    indent: int = -1
-    """Columns before the header; -1 unknown."""
-    style: str = "python"
-    """python | notebook | rich | dump"""
-    named: str = ""
-    """Type that a notebook header names."""
-    frames: list[Frame] = []
-    split_file: str = ""
-    source: str = ""
-    """Source line below the newest frame."""
-    since_frame: int = 0
-    ignored: bool = False
-    original: bool = False
-    """It is printed inside the message of the exception before it."""
 
 
 class CrashParser:
@@ -57,7 +24,7 @@ class CrashParser:
     def __init__(self, known: dict[tuple[str, str, str], Frame] | None = None) -> None:
         """`known`: frames made before, shared by the parsers of one log; ranks mostly print the same ones."""
         self._known = known if known is not None else {}
-        self._open: _Open | None = None
+        self._open: OpenTraceback | None = None
         self._done: Crash | None = None
         """Named, its message may go on."""
         self._run_on = 0
@@ -99,7 +66,7 @@ class CrashParser:
         elif shapes.DUMP in text:
             self._give_up(out)
             self._flush(out)
-            self._open = _Open(first_line=number, style="dump")
+            self._open = OpenTraceback(first_line=number, known=self._known, style="dump")
         elif self._open is not None and self._open.style == "dump":
             self._dump(text, number, out)
         elif self._open is not None:
@@ -143,8 +110,9 @@ class CrashParser:
             style = "rich"
         elif re.fullmatch(shapes.NAME, named) and text.rstrip().endswith(shapes.HEADER):
             style, name = "notebook", named
-        self._open = _Open(
+        self._open = OpenTraceback(
             first_line=number,
+            known=self._known,
             indent=len(before) - len(before.lstrip()) if not named else -1,
             style=style,
             named=name,
@@ -162,17 +130,10 @@ class CrashParser:
             if current.since_frame > 6 and current.style == "python":
                 self._give_up(out)
             return
-        if self._frame(current, text, bare):
+        if current.takes(text, bare):
             return
-        if current.style == "python" and current.frames and current.indent < _SOURCE_INDENT and text.startswith(_SOURCE):
-            current.source = current.source or bare[:LONGEST_SOURCE]  # what follows it are marks
-            return
-        if shapes.MARKERS.match(text) or shapes.ELISION.match(text) or (current.style != "python" and shapes.NUMBERED.match(text)):
-            return
-        if bare.startswith(('"""', "'''")):
-            return
-        if self._names(current, text, bare):
-            self._finish(current, bare, number)
+        if current.is_named_by(text, bare):
+            self._finish(current.complete(bare, number), current.original, number)
             return
         current.since_frame += 1
         self._took = text[:1] in (" ", "\t")
@@ -185,7 +146,7 @@ class CrashParser:
         current = self._open
         assert current is not None
         bare = text.strip()
-        if self._frame(current, text, bare) or bare == "...":
+        if current.takes_frame(text, bare) or bare == "...":
             # The line is one for the patterns too: where a live process stands may say what it waits for.
             self._took = False
             return
@@ -193,90 +154,8 @@ class CrashParser:
         if bare:
             self._idle(text, number, out)
 
-    def _frame(self, current: _Open, text: str, bare: str) -> bool:
-        found = None
-        if 'File "' in text:
-            found = shapes.FRAME.match(text) or shapes.SPLIT_FRAME.match(text)
-            if found is not None and "line" not in found.groupdict():
-                current.split_file = found["file"]
-                return True
-        elif current.split_file == "?":
-            current.split_file = ""
-            named = shapes.SPLIT_NAME.match(text)
-            if named is not None and named["line"]:
-                self._add(current, named["file"], named["function"] or "<module>", named["line"])
-            elif named is not None:
-                current.split_file = named["file"]
-            return named is not None
-        elif bare == "File":
-            current.split_file = "?"
-            return True
-        elif current.split_file:
-            rest = shapes.SPLIT_REST.match(text)
-            if rest is not None:
-                self._add(current, current.split_file, rest["function"] or "<module>", rest["line"])
-                current.split_file = ""
-                return True
-        elif current.style in ("notebook", "rich"):
-            found = shapes.NOTEBOOK_FRAME.match(bare) or shapes.NOTEBOOK_FRAME_NEW.match(bare)
-            if found is None and current.style == "rich":
-                found = shapes.RICH_FRAME.match(bare)
-            if found is None and (cell := shapes.CELL.match(bare)) is not None:
-                self._add(current, "<ipython-input-0>", cell["function"] or "<module>", "0")
-                return True
-        if found is None:
-            return False
-        groups = found.groupdict()
-        self._add(current, groups["file"], (groups.get("function") or "").strip() or "<module>", groups.get("line") or "0")
-        return True
-
-    def _add(self, current: _Open, file: str, function: str, line: str) -> None:
-        if function.endswith(")") and "(" in function:
-            function = function[: function.index("(")]
-        current.since_frame, current.source = 0, ""
-        key = (file, function, line)
-        made = self._known.get(key)
-        if made is None:
-            made = frame(file, function[:200], int(line))
-            if len(self._known) < MOST_KNOWN:
-                self._known[key] = made
-        current.frames.append(made)
-        if len(current.frames) > MOST_FRAMES:
-            del current.frames[MOST_FRAMES // 2]
-
-    def _names(self, current: _Open, text: str, bare: str) -> bool:
-        """Whether the line names the exception of the open traceback."""
-        found = shapes.TERMINAL.match(bare)
-        if found is None:
-            return False
-        name = found["type"]
-        if current.named:
-            return name == current.named or (text[:1] not in (" ", "\t") and name.rsplit(".", 1)[-1] == current.named.rsplit(".", 1)[-1])
-        indent = len(text) - len(text.lstrip())
-        known = shapes.SUFFIX.search(name) is not None
-        if known and (found["message"] is not None or current.since_frame or indent == 0):
-            return True
-        if not current.frames:
-            return False
-        # Own exception classes have any name: then the line must stand where the header stood, and look like a class.
-        last = name.rsplit(".", 1)[-1]
-        return 0 <= indent <= max(current.indent, 0) and last[:1].isupper() and found["message"] is not None and current.indent >= 0
-
-    def _finish(self, current: _Open, bare: str, number: int) -> None:
-        found = shapes.TERMINAL.match(bare)
-        assert found is not None
-        name, message = shapes.once(found["type"], (found["message"] or "").strip())
-        if current.source and current.frames:
-            current.frames[-1] = replace(current.frames[-1], source=current.source)
-        crash = Crash(
-            type=name,
-            message=message[:LONGEST_MESSAGE],
-            frames=current.frames,
-            first_line=current.first_line,
-            last_line=number,
-            ignored=current.ignored,
-        )
-        if current.original and self._done is not None:
+    def _finish(self, crash: Crash, original: bool, number: int) -> None:
+        if original and self._done is not None:
             # Printed inside the message of the one before: that one is what the caller saw, this one is its cause.
             outer = self._done
             outer.chain = [Link(type=crash.type, message=crash.message, frames=crash.frames, relation="cause"), *crash.chain, *outer.chain]
@@ -307,8 +186,8 @@ class CrashParser:
             self._earlier, self._done = done, None
             return
         if shapes.FRAME.match(text) and done.type.startswith("ray.") and not self._blank:
-            self._open = _Open(first_line=number, original=True)
-            self._frame(self._open, text, bare)
+            self._open = OpenTraceback(first_line=number, known=self._known, original=True)
+            self._open.takes_frame(text, bare)
             return
         indented = text.startswith(("  ", "\t"))
         new = shapes.BARE.match(bare) if not indented else None
@@ -336,8 +215,8 @@ class CrashParser:
     def _idle(self, text: str, number: int, out: list[Crash]) -> None:
         self._took = False
         if 'File "' in text and (shapes.FRAME.match(text) or shapes.SPLIT_FRAME.match(text)):
-            self._open = _Open(first_line=number)
-            self._frame(self._open, text, text.strip())
+            self._open = OpenTraceback(first_line=number, known=self._known)
+            self._open.takes_frame(text, text.strip())
             self._took = True
             return
         if "Exception ignored in" in text or "Error in atexit" in text:
@@ -388,15 +267,7 @@ class CrashParser:
             out.append(self._earlier)
             self._earlier = None
         self._flush(out)
-        out.append(
-            Crash(
-                type=current.named,
-                frames=current.frames,
-                first_line=current.first_line,
-                last_line=current.first_line,
-                ignored=current.ignored,
-            )
-        )
+        out.append(current.truncated())
 
 
 def _same(found: "re.Match[str]", done: Crash) -> bool:
