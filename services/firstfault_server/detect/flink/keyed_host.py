@@ -21,7 +21,7 @@ from firstfault_server.wire.log_record import MILLISECOND_NS, Foreign, entry, pl
 from firstfault_server.wire.otlp import Unreadable, decode
 from firstfault_server.wire.outputs import OutputRecord
 
-CACHED: Final = 4096
+CACHED: Final = 8192
 """Keys whose state is kept decoded; the others are decoded for each call."""
 LEAD_NS: Final = 2 * SECOND_NS
 """An urgent record that is further ahead of the log's time waits for its second. Partitions are then read far apart, as when the job
