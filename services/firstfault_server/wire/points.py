@@ -26,6 +26,9 @@ _INTEGER: Final = "3xQxq"
 _SIZE: Final = 20
 _LAYOUTS: Final = {0x21: _DOUBLE, 0x31: _INTEGER}
 """Layout by the tag of the value, the byte 11 of a point: head (2 bytes), tag 0x19 and time, tag and value."""
+_HEAD: Final = b"\x0a\x12\x19"
+_ONE_DOUBLE: Final = struct.Struct("<" + _DOUBLE)
+_ONE_INTEGER: Final = struct.Struct("<" + _INTEGER)
 _FEW: Final = 64
 """Up to here all points are unpacked by one format, which `struct` keeps compiled."""
 
@@ -126,6 +129,14 @@ def _columns(data: bytes) -> tuple[list[int], list[float]] | None:
     """Times and values of a gauge whose points are all of the 18-byte shape; None when they are not."""
     if not data:
         return [], []
+    if len(data) == _SIZE and data[:3] == _HEAD:
+        if data[11] == 0x21:
+            time_ns, value = _ONE_DOUBLE.unpack(data)
+            return [time_ns], [value]
+        if data[11] == 0x31:
+            time_ns, value = _ONE_INTEGER.unpack(data)
+            return [time_ns], [float(value)]
+        return None
     count, rest = divmod(len(data), _SIZE)
     if rest:
         return None

@@ -19,7 +19,11 @@ class Spans:
         """Lowest and highest time, and whether each is later than the one before it."""
         found = self._times.get(id(times_ns))
         if found is None:
-            found = self._times[id(times_ns)] = (min(times_ns), max(times_ns), all(map(lt, times_ns, times_ns[1:])))
+            low = high = times_ns[0]
+            rising = True
+            if len(times_ns) > 1:
+                low, high, rising = min(times_ns), max(times_ns), all(map(lt, times_ns, times_ns[1:]))
+            found = self._times[id(times_ns)] = (low, high, rising)
             self._held.append(times_ns)
         return found
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from firstfault import conventions as names
 from firstfault_server.core import model
 from firstfault_server.core.detect import detectors
@@ -92,14 +94,13 @@ class Worker:
     def _take(self, state: WorkerState, batch: model.Batch, out: list[model.AnyRecord]) -> None:
         state.identity = batch.identity
         state.received_ns = max(state.received_ns, batch.received_ns)
-        newest = 0
         spans = Spans()
-        series = [self._clamped(one, batch, spans) for one in batch.series]
+        series = self._clamped(batch, spans)
         if batch.sequence is None:
             series = self._unseen_points(state, series)
-        for one in series:
-            if one.times_ns:
-                newest = max(newest, spans.of(one.times_ns)[1])
+        newest = max(
+            [spans.of(times)[1] for times in {id(one.times_ns): one.times_ns for one in series if one.times_ns}.values()], default=0
+        )
         out += rollups(batch, self._stored(state, batch, series, out), WINDOW_NS, spans)
         self._numbers(state, batch, series, spans)
         events: list[model.AnyRecord] = []
@@ -137,20 +138,21 @@ class Worker:
             return batch.received_ns
         return time_ns
 
-    def _clamped(self, series: model.Series, batch: model.Batch, spans: Spans) -> model.Series:
-        times = series.times_ns
-        if not times:
-            return series
-        low, high, _ = spans.of(times)
-        if self._time(low, batch) == low and self._time(high, batch) == high:
-            return series
-        return model.Series(
-            metric=series.metric,
-            attributes=series.attributes,
-            times_ns=[self._time(time_ns, batch) for time_ns in times],
-            values=series.values,
-            steps=series.steps,
-        )
+    def _clamped(self, batch: model.Batch, spans: Spans) -> list[model.Series]:
+        """The batch's series, their times replaced where they cannot be true."""
+        kept: list[model.Series] = []
+        believed: list[int] | None = None
+        for one in batch.series:
+            times = one.times_ns
+            if times and times is not believed:
+                low, high, _ = spans.of(times)
+                if self._time(low, batch) == low and self._time(high, batch) == high:
+                    believed = times
+                else:
+                    possible = [self._time(time_ns, batch) for time_ns in times]
+                    one = msgspec.structs.replace(one, times_ns=possible, clamped=0)
+            kept.append(one)
+        return kept
 
     def _numbers(self, state: WorkerState, batch: model.Batch, series: list[model.Series], spans: Spans) -> None:
         """Step and progress now; what detectors want, once its turn has come."""
