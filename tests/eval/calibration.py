@@ -19,7 +19,8 @@ import yaml
 
 from firstfault_server.core.cause.log_case import leading_seen
 from firstfault_server.core.cause.log_incidents import incidents_of
-from firstfault_server.core.cause.log_reader import LogReader, LogSummary
+from firstfault_server.core.cause.log_reader import LogReader
+from firstfault_server.core.cause.log_summary import LogSummary
 from firstfault_server.core.cause.patterns import PatternTable
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.grouping.prefix import labelled

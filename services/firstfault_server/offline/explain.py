@@ -7,7 +7,8 @@ from typing import Any, Final
 from firstfault_server.core import model
 from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.log_incidents import incidents_of
-from firstfault_server.core.cause.log_reader import LogReader, LogSummary
+from firstfault_server.core.cause.log_reader import LogReader
+from firstfault_server.core.cause.log_summary import LogSummary
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.documents import incident_document
 from firstfault_server.core.grouping.prefix import labelled

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from firstfault_server.core.cause import log_reader
-from firstfault_server.core.cause.log_reader import LogReader, LogSummary
+from firstfault_server.core.cause import kept
+from firstfault_server.core.cause.log_reader import LogReader
+from firstfault_server.core.cause.log_summary import LogSummary
 from firstfault_server.tables import load_tables
 
 READER = load_tables().text_reader()
@@ -14,7 +15,7 @@ MOST = 20
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "MOST_SEEN", MOST)
+    monkeypatch.setattr(kept, "MOST_SEEN", MOST)
 
 
 def name(number: int) -> str:

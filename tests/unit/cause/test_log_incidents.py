@@ -2,7 +2,8 @@
 
 from firstfault_server.core import model
 from firstfault_server.core.cause.log_incidents import incidents_of
-from firstfault_server.core.cause.log_reader import LogReader, LogSummary
+from firstfault_server.core.cause.log_reader import LogReader
+from firstfault_server.core.cause.log_summary import LogSummary
 from firstfault_server.tables import load_tables
 
 TABLES = load_tables()

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from firstfault_server.core.cause.log_reader import Seen
+from firstfault_server.core.cause.log_summary import Seen
 
 ROOT: Final = "root"
 """Fact of a row in torchrun's table that stands under its "Root Cause"."""

@@ -12,7 +12,7 @@ from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.first_fault import decide
 from firstfault_server.core.cause.flight_recorder import FlightDump, Standing, stuck_group
 from firstfault_server.core.cause.launcher import ROOT, blame_of
-from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
+from firstfault_server.core.cause.log_summary import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.grouping.groups import Told
 

@@ -12,7 +12,7 @@ from firstfault_server.core.cause.advice import advice_for
 from firstfault_server.core.cause.domains import cause_of, surroundings
 from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, episode_of, episodes_of, one_line
-from firstfault_server.core.cause.log_reader import LogSummary, Seen, leading
+from firstfault_server.core.cause.log_summary import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Verdict
 from firstfault_server.core.cause.rhythm import rhythm_of
 from firstfault_server.core.cause.wording import memory_facts, title_of
