@@ -1,4 +1,4 @@
-"""The stack that all tests of this folder share."""
+"""The stack that all tests of one file share; it ends with them, since it costs the others half a core."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.integration.stack.deployed import Deployed, deployed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """Every server and service, real processes all of them."""
     with deployed(tmp_path_factory.mktemp("stack") / "stack") as up:
