@@ -97,8 +97,12 @@ def _conclude(case: Case, service: Service, run: str) -> list[Document]:
     # That nothing follows is looked at again, for all runs at once, before the service stops (conftest.py).
     service.counted[run] = len(case.expected)
     # Runs and incidents are stored by different hands where there are several.
-    again = [one.recurrences for one in case.expected]
-    until(lambda: [incident["recurrences"] for incident in service.incidents(run)] == again, SETTLE_WITHIN_S, "all is stored", explain)
+    again = [(one.recurrences, "settled") for one in case.expected]
+
+    def verdicts() -> list[tuple[int, str]]:
+        return [(incident["recurrences"], incident["first_fault"]["status"]) for incident in service.incidents(run)]
+
+    until(lambda: verdicts() == again, SETTLE_WITHIN_S, "every verdict is stored", explain)
     incidents = service.incidents(run)
     assert len(incidents) == len(case.expected), explain()
     for incident, expected in zip(incidents, case.expected, strict=True):
