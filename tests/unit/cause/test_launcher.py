@@ -38,6 +38,7 @@ def test_an_exception_without_a_rank_is_of_the_rank_that_the_launcher_says_faile
         "E0501 10:00:00.1 9 torch/distributed/elastic/api.py:826] failed (exitcode: 1) local_rank: 2 (pid: 72) of binary: python\n",
         "[ERROR] [launch.py:321] ['python', '-u', 'train.py', '--local_rank=2'] exits with return code = 1\n",
         "srun: error: n1: task 2: Exited with exit code 1\n",
+        "ERROR:runner:Rank 2 crashed with exit code 1.\n",
     ):
         incident = judge(TRACE + told)
         assert (incident.symptom, incident.first_fault.rank, incident.first_fault.scope) == ("python_error", 2, "rank"), told
@@ -98,3 +99,31 @@ def test_where_only_a_launcher_speaks_its_rank_is_the_first() -> None:
     incident = judge(table((0, 1), (1, 1)))
     assert (incident.symptom, incident.first_fault.rank) == ("unknown", 0)
     assert any("exception" in item for item in incident.not_seen)
+
+
+def test_a_status_below_zero_is_the_signal_that_killed_the_rank() -> None:
+    for code, symptom in ((-11, "process_crashed"), (-9, "process_killed")):
+        incident = judge(f"Building trainer...\nERROR:runner:Rank 3 crashed with exit code {code}.\n")
+        assert (incident.symptom, incident.first_fault.rank) == (symptom, 3)
+
+
+def test_a_child_named_above_its_traceback_is_the_first_rank() -> None:
+    incident = judge("-- Process 1 terminated with the following error:\n" + TRACE)
+    assert incident.first_fault.rank == 1
+
+
+ASSERTION = "Index.cu:12: select: block: [3,0,0], thread: [9,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
+
+
+def marked(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+
+def test_what_native_code_prints_without_a_rank_is_of_the_only_rank_that_fails_after_it() -> None:
+    incident = judge(ASSERTION + marked(5, TRACE))
+    assert (incident.symptom, incident.first_fault.rank) == ("device_assert", 5)
+
+
+def test_what_native_code_prints_without_a_rank_is_of_nobody_where_two_ranks_fail() -> None:
+    incident = judge(ASSERTION + marked(5, TRACE) + marked(6, TRACE))
+    assert (incident.symptom, incident.first_fault.rank) == ("device_assert", None)

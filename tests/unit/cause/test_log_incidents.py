@@ -216,3 +216,23 @@ def test_the_same_step_or_a_fixed_distance_between_steps_is_periodic() -> None:
 def test_nan_losses_that_stay_are_nonfinite() -> None:
     (incident,) = judge(read("step 1: loss 2.1\nstep 2: loss nan\nstep 3: loss nan\n"))
     assert incident.symptom == "nonfinite"
+
+
+def test_what_a_script_around_the_job_was_refused_does_not_lead_over_the_error_of_the_job() -> None:
+    refused = "/opt/hooks/pre.sh: line 12: /run/marker: Permission denied\n"
+    assert judge(read(refused + trace("", "FrobError", "all is lost")))[0].symptom == "python_error"
+
+
+def test_workers_that_are_gone_lead_only_where_nothing_says_why() -> None:
+    gone = trace("", "RuntimeError", "One of the loader's workers is no longer alive.")
+    assert (
+        judge(read(trace("", "UnboundLocalError", "local variable 'a' referenced before assignment", "load") + gone))[0].symptom
+        == "api_misuse"
+    )
+    assert judge(read(gone))[0].symptom == "process_crashed"
+
+
+def test_an_xid_that_follows_another_is_judged_by_that_one() -> None:
+    line = "kernel: NVRM: Xid (PCI:0000:41:00): 45, pid=77, name=train, Ch 00000009 caused by previous Xid {}\n"
+    assert judge(read(line.format(145)))[0].symptom == "interconnect_error"
+    assert judge(read(line.format(79)))[0].symptom == "gpu_lost"

@@ -11,6 +11,10 @@ ROOT: Final = "root"
 """Fact of a row in torchrun's table that stands under its "Root Cause"."""
 
 
+_ENDED: Final = ("exit", "exit-signal", "rank-failed", "rank-status", "spawn-failed")
+"""Patterns of lines that name a process which ended."""
+
+
 class Blame(msgspec.Struct, kw_only=True, frozen=True):
     """What launchers say of one attempt."""
 
@@ -28,7 +32,7 @@ class Blame(msgspec.Struct, kw_only=True, frozen=True):
 
 def blame_of(rows: Sequence[Seen]) -> Blame:
     """What the launchers' lines among `rows` say. Of several that failed by themselves torchrun's "first observed" one leads."""
-    told = {seen.rank: seen for seen in rows if seen.rank is not None and seen.reading.pattern in ("exit", "exit-signal", "rank-failed")}
+    told = {seen.rank: seen for seen in rows if seen.rank is not None and seen.reading.pattern in _ENDED}
     failed = {rank: seen for rank, seen in told.items() if seen.reading.pattern != "exit-signal"}
     roots = {rank: seen for rank, seen in told.items() if seen.reading.facts.get(ROOT)}
     first = roots or failed

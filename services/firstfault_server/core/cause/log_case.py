@@ -16,7 +16,7 @@ from firstfault_server.core.cause.log_summary import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
 from firstfault_server.core.grouping.groups import Told
 
-_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "task-killed", "task-crashed", "mpirun-signal"})
+_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "rank-signal", "task-killed", "task-crashed", "mpirun-signal"})
 _LAUNCHERS: Final = _DEATHS - {"exit-signal"}
 NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
 _SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
@@ -95,6 +95,7 @@ class Case:
             if log.rank is not None:
                 ranks.add(log.rank)
         self._own_up()
+        self._own_what_came_before()
         self._take_dumps(ranks)
         ranks.update(rank for seen in self.observed.values() for fault in seen.faults for rank in fault.missing)
         waits = [seen for seen in self.observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
@@ -128,6 +129,20 @@ class Case:
         theirs.faults = [fault for fault in theirs.faults if fault not in told]
         if not theirs.faults and not theirs.stop_ns:
             del self.observed[nameless[0]]
+
+    def _own_what_came_before(self) -> None:
+        """Lines that native code and tools printed without a rank belong to the only rank that speaks, where its exception follows them."""
+        crashed = [seen for _, seen in self.by_id.values() if seen.crash is not None]
+        nameless = [key for key in self.observed if key[0] is None]
+        if len(self.logs) != 1 or len(self.logs[0].ranks) != 1 or len(nameless) != 1 or not crashed:
+            return
+        rank = self.logs[0].ranks[0]
+        theirs = self.observed[nameless[0]]
+        if any(seen.rank != rank for seen in crashed) or any(fault.place > crashed[0].order for fault in theirs.faults):
+            return
+        mine = self.observed.setdefault((rank, ""), RankObservation(rank=rank, process=f"rank {rank}"))
+        mine.faults = theirs.faults + mine.faults
+        del self.observed[nameless[0]]
 
     def _blame_alone(self, rank: int) -> None:
         """All that is known is which rank ended with an error."""

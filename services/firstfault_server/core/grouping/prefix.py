@@ -56,6 +56,10 @@ _LEVEL: Final = re.compile(
     r"(?:\[?(?:ERROR|WARNING|WARN|INFO|DEBUG|CRITICAL|FATAL)\]?)(?:[:\s|-]{1,5}(?=\S))(?:[\w.]{1,80}:(?=Traceback|[A-Z]\w{1,60}(?:Error|Exception)))?"
 )
 _QUOTE: Final = re.compile(r"(?:> ?){1,3}(?!>)")
+_ESCAPED: Final = "Traceback (most recent call last):\\n"
+"""A traceback inside of a quoted string, its line ends escaped, as loggers print the representation of an error."""
+_MOST_LINES: Final = 2000
+"""Lines taken of one record."""
 _MONTHS: Final = {name: i for i, name in enumerate(("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}
 
 # By their first two letters: asked of every line.
@@ -143,6 +147,8 @@ class Prefixes:
             text = rest
         if text[:1] == "{" and text.rstrip()[-1:] == "}":
             text = _json(text, found)
+        if _ESCAPED in text:
+            text = _unescaped(text, found)
         found.body = text
         return found
 
@@ -271,7 +277,13 @@ def _json(text: str, found: Prefixed) -> str:
         lines += trace.splitlines()
     if not lines:
         return ""
-    found.more = lines[1:2000]
+    found.more = lines[1:_MOST_LINES]
+    return lines[0]
+
+
+def _unescaped(text: str, found: Prefixed) -> str:
+    lines = text.replace("\\n", "\n").replace('\\"', '"').splitlines()
+    found.more = lines[1:_MOST_LINES]
     return lines[0]
 
 
