@@ -80,7 +80,10 @@ def test_the_host_that_a_launcher_of_several_nodes_puts_in_front_comes_off_all_i
 
 
 def test_a_traceback_with_escaped_line_ends_becomes_its_lines() -> None:
-    told = r"tracker: run 7: ValueError('Caught in worker 0.\nOriginal Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nE: x\n')"
+    told = (
+        r"tracker: run 7: ValueError('Caught in worker 0.\nOriginal Traceback (most recent call last):\n"
+        r"  File \"a.py\", line 3, in f\nE: x\n')"
+    )
     line = PLAIN.split(told)
     assert line.body.endswith("Caught in worker 0.")
     assert line.more == ["Original Traceback (most recent call last):", '  File "a.py", line 3, in f', "E: x", "')"]
