@@ -27,7 +27,7 @@ FLOOD_DELAY_S = 5.0
 QUOTA = 1_000_000
 """Bytes a second of a tenant."""
 FAILURES = 40
-FLOODERS = 4
+FLOODERS, AT_ONCE = 4, 50
 PATIENCE_S = 120.0
 
 
@@ -41,19 +41,19 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]
 
 def test_incidents_can_be_read_soon(stack: Deployed, record_property: Callable[[str, object], None]) -> None:
     alone = waits(stack, "alone", FAILURES // 2)
+    print(f"\nexception to queryable: alone p50 {at(alone, 0.5):.2f} s, p99 {at(alone, 0.99):.2f} s")
     stream = Stream(stack.otlp_url, "load", ranks=16, points_per_second=POINTS_PER_SECOND)
     began = time.monotonic()
     loaded = waits(stack, "loaded", FAILURES)
     took = time.monotonic() - began
     stream.stop()
     rate = stream.acknowledged_points() / took
+    print(f"with {rate / 1e3:.0f}k points/s p50 {at(loaded, 0.5):.2f} s, p99 {at(loaded, 0.99):.2f} s (aim {AIM_S:g} s)")
     # From the first key on everybody needs one.
     flooding, other = (make_key(stack, tenant) for tenant in ("flooding", "other"))
     with flood(stack, flooding) as sent:
         flooded = waits(stack, "flooded", FAILURES // 2, other)
     print(
-        f"\nexception to queryable: alone p50 {at(alone, 0.5):.2f} s, p99 {at(alone, 0.99):.2f} s; "
-        f"with {rate / 1e3:.0f}k points/s p50 {at(loaded, 0.5):.2f} s, p99 {at(loaded, 0.99):.2f} s (aim {AIM_S:g} s); "
         f"beside a flood ({sent[True]} requests taken, {sent[False]} refused) p50 {at(flooded, 0.5):.2f} s, p99 {at(flooded, 0.99):.2f} s"
     )
     record_property("p99_s", at(loaded, 0.99))
@@ -88,7 +88,7 @@ def make_key(stack: Deployed, tenant: str) -> str:
     for scope in ("ingest", "read"):
         command += ["--scope", scope]
     made = subprocess.run([*command, "-o", "json"], env=stack.layout.environment(), capture_output=True, text=True, check=True)
-    return str(json.loads(made.stdout)["secret"])
+    return str(json.loads(made.stdout)["key"])
 
 
 @contextmanager
@@ -101,7 +101,9 @@ def flood(stack: Deployed, key: str) -> Iterator[dict[bool, int]]:
     def send(rank: int) -> None:
         process = Process("flood", rank, FLOODERS)
         while not stopping.is_set():
-            sent[post(address, "/v1/metrics", process.points(time.time_ns()), key)] += 1
+            # Requests one behind the other are one request.
+            body = b"".join(process.points(time.time_ns()) for _ in range(AT_ONCE))
+            sent[post(address, "/v1/metrics", body, key)] += 1
 
     threads = [threading.Thread(target=send, args=(rank,), daemon=True) for rank in range(FLOODERS)]
     for thread in threads:
