@@ -23,6 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("FIRSTFAULT_", "OTEL_")) and name not in KEPT:
             del os.environ[name]
+    # Where no service answers, a sidecar would outlive its test by minutes.
+    os.environ["FIRSTFAULT_SIDECAR_LINGER_S"] = "0"
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ class Settings:
     interval_s: float = 1.0
     spool_root: Path | None = None
     exit_wait_s: float = 1.5
+    sidecar_linger_s: float = 600.0
 
     @staticmethod
     def read(environ: Mapping[str, str], given: Given, endpoint: str | None, api_key: str | None, sidecar: bool) -> "Settings":
@@ -56,6 +57,7 @@ class Settings:
             protocol=environ.get("FIRSTFAULT_OTLP_PROTOCOL", ""),
             spool_root=default_root(environ),
             exit_wait_s=_seconds(environ.get("FIRSTFAULT_EXIT_WAIT_S", ""), default=1.5),
+            sidecar_linger_s=_seconds(environ.get("FIRSTFAULT_SIDECAR_LINGER_S", ""), default=600.0),
         )
 
 
@@ -124,6 +126,7 @@ class Client:
             beacon_path=beacon.path,
             beacon_fd=beacon.fd,
             spool_dir=str(self._spool.folder) if self._spool is not None else "",
+            linger_s=self.settings.sidecar_linger_s,
         )
         try:
             start_sidecar(config)

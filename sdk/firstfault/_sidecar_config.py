@@ -29,6 +29,8 @@ class SidecarConfig:
     heartbeat_interval_s: float = 2.0
     spool_dir: str = ""
     """Where `_spool` keeps what could not be delivered; empty: nowhere."""
+    linger_s: float = 600.0
+    """For so long after the process has ended what is in the spool is tried again; longer than a service is usually away."""
     capture_stderr: bool = False
     """The user allowed to put a pipe behind stderr (`firstfault run --capture-stderr`)."""
 

@@ -19,14 +19,14 @@ from firstfault.sidecar.launched import LaunchDir
 from firstfault.sidecar.lines import Severity
 from firstfault.sidecar.records import record
 from firstfault.sidecar.send import Sender
-from firstfault.sidecar.spooled import settle_spool
+from firstfault.sidecar.spooled import deliver_later, settle_spool
 from firstfault.sidecar.stderr import StderrWatch
 
 _LAST_WORDS_S = 3.0
 """How long an unknown status waits for the launcher's words in stderr; torchrun looks at its workers ten times a second."""
 _DELIVERY_S = 4.5
 _SPOOL_DELIVERY_S = 1.5
-"""With the two above this ends the sidecar within ten seconds of its process."""
+"""With the two above this ends the sidecar within ten seconds of its process, unless the service is away."""
 _SEVERITY = {"finished": Severity.INFO, "failed": Severity.ERROR, "killed": Severity.ERROR}
 
 
@@ -178,8 +178,11 @@ class Sidecar:
 
     def _deliver(self) -> None:
         unsent = self._sender.drain(_DELIVERY_S)
-        if self._config.spool_dir:
-            settle_spool(self._config, unsent, _SPOOL_DELIVERY_S)
+        if self._config.spool_dir and not settle_spool(self._config, unsent, _SPOOL_DELIVERY_S) and self._config.linger_s:
+            # All is safe on disk: from here on whoever stops the job may stop this process, too.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            deliver_later(self._config, self._config.linger_s)
 
 
 def _open_beacon(fd: int, path: str) -> BeaconReader | None:

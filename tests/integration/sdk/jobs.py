@@ -25,7 +25,7 @@ beacon.cells[Cell.PROGRESS_NS] = time.time_ns()
 config = SidecarConfig(
     pid=os.getpid(), resource={"train.rank": 3, "service.instance.id": "i-1"}, endpoint=os.environ["FIRSTFAULT_ENDPOINT"],
     headers={"authorization": "Bearer ffk_test"}, beacon_fd=beacon.fd, beacon_path=beacon.path, heartbeat_interval_s=0.2,
-    spool_dir=os.environ.get("FIRSTFAULT_SPOOL_DIR", ""),
+    spool_dir=os.environ.get("FIRSTFAULT_SPOOL_DIR", ""), linger_s=float(os.environ.get("FIRSTFAULT_SIDECAR_LINGER_S", "0")),
 )
 start_sidecar(config)
 print("ready", flush=True)

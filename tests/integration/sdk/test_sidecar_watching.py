@@ -194,6 +194,33 @@ def test_what_one_process_left_in_the_spool_is_delivered_after_the_next(jobs: Jo
     until(lambda: not list(jobs.spool.glob("*.gz*")))
 
 
+def test_an_end_while_the_service_is_away_is_told_when_it_is_back(jobs: Jobs, receiver: Receiver) -> None:
+    receiver.answers += [503] * 1000
+    job = jobs.start("os._exit(3)", environ={"FIRSTFAULT_SIDECAR_LINGER_S": "60"})
+    job.communicate(timeout=10)
+    until(lambda: list(jobs.spool.glob("*-logs.json.gz")))
+    assert receiver.of("train.exit") == []
+    del receiver.answers[:]
+    (exit_record,) = receiver.wait("train.exit")
+    assert exit_record.attributes["train.exit.code"] == 3
+    until(lambda: sidecars_of(job.pid) == [])
+    assert not list(jobs.spool.glob("*.gz*"))
+
+
+def test_a_sidecar_that_only_waits_for_the_service_can_be_stopped(jobs: Jobs, receiver: Receiver) -> None:
+    receiver.answers += [503] * 1000
+    job = jobs.start("os._exit(3)", environ={"FIRSTFAULT_SIDECAR_LINGER_S": "60"})
+    job.communicate(timeout=10)
+
+    def stopped() -> bool:
+        for pid in sidecars_of(job.pid) if list(jobs.spool.glob("*-logs.json.gz*")) else []:
+            os.kill(pid, signal.SIGTERM)
+        return sidecars_of(job.pid) == []
+
+    until(stopped)
+    assert len(list(jobs.spool.glob("*-logs.json.gz*"))) == 1
+
+
 def test_an_unusable_endpoint_costs_the_job_nothing(jobs: Jobs) -> None:
     job = jobs.start("sys.exit(6)", environ={"FIRSTFAULT_ENDPOINT": "not an address", "FIRSTFAULT_SIDECAR_LOG": ""})
     job.communicate(timeout=10)
