@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import report, terminal
+from firstfault_server.cli.abbreviated import incident_id
 from firstfault_server.cli.client import EVERYTHING, Client, UrlOption, connect, segment
 
-Incident = Annotated[str, typer.Argument(metavar="ID")]
+Incident = Annotated[str, typer.Argument(metavar="ID", help="The id, or as much of its beginning as no other has, at least 6 characters.")]
 WATCH_EVERY_S = 1.0
 
 
@@ -21,7 +22,7 @@ def add_surroundings(app: typer.Typer) -> None:
     def timeline(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """What detection concluded, people did and receivers were told."""
         client, form = connect(api_url, output)
-        document = {"items": list(client.pages(f"/v1/incidents/{segment(incident)}/timeline", EVERYTHING))}
+        document = {"items": list(client.pages(f"/v1/incidents/{segment(incident_id(client, incident))}/timeline", EVERYTHING))}
         if form == "table":
             rows = [[item["time"][:23], item["what"], item["action"], item["actor"], _detail(item["detail"])] for item in document["items"]]
             terminal.table(["TIME", "WHAT", "ACTION", "BY", "DETAIL"], rows)
@@ -32,7 +33,7 @@ def add_surroundings(app: typer.Typer) -> None:
     def evidence(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Every observation the verdict rests on."""
         client, form = connect(api_url, output)
-        document = client.get(f"/v1/incidents/{segment(incident)}/evidence")
+        document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}/evidence")
         if form == "table":
             rows = [[item["time"], item["kind"], item["rank"], item["role"], item["source"], item["text"]] for item in document["items"]]
             terminal.table(["TIME", "KIND", "RANK", "ROLE", "SOURCE", "TEXT"], rows)
@@ -43,13 +44,13 @@ def add_surroundings(app: typer.Typer) -> None:
     def similar(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Other incidents that look like it."""
         client, form = connect(api_url, output)
-        document = client.get(f"/v1/incidents/{segment(incident)}/similar")
+        document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}/similar")
         if form == "table":
             rows = [
                 [item["incident"]["id"], item["why"], item["incident"]["run"]["id"], item["incident"]["title"]]
                 for item in document["items"]
             ]
-            terminal.table(["ID", "WHY", "RUN", "TITLE"], rows)
+            terminal.table(["ID", "WHY", "RUN", "TITLE"], rows, whole=["ID"])
         else:
             terminal.emit(document, form)
 

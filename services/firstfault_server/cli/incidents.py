@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from firstfault_server.cli import report, terminal
-from firstfault_server.cli.around import add_surroundings
+from firstfault_server.cli.abbreviated import incident_id
+from firstfault_server.cli.around import Incident, add_surroundings
 from firstfault_server.cli.client import UrlOption, connect, segment
 from firstfault_server.cli.marks import add_marks
 
@@ -40,6 +41,8 @@ def list_incidents(
                 ]
                 for item in items
             ],
+            whole=["ID", "STATE"],
+            spare=["OPENED", "SEVERITY", "SYMPTOM", "FIRST FAULT"],
         )
     else:
         terminal.emit({"items": items}, form)
@@ -49,13 +52,13 @@ def list_incidents(
 
 @app.command()
 def show(
-    incident: Annotated[str, typer.Argument(metavar="ID")],
+    incident: Incident,
     output: terminal.OutputOption = None,
     api_url: UrlOption = None,
 ) -> None:
     """Show one incident with its evidence."""
     client, form = connect(api_url, output)
-    document = client.get(f"/v1/incidents/{segment(incident)}")
+    document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}")
     if form == "table":
         report.print_incident(document)
     else:

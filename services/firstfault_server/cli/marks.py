@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import report, terminal
+from firstfault_server.cli.abbreviated import incident_id
+from firstfault_server.cli.around import Incident
 from firstfault_server.cli.client import UrlOption, connect, segment
 
-Incident = Annotated[str, typer.Argument(metavar="ID")]
 By = Annotated[str | None, typer.Option("--by", help="Who does it, when the key stands for several people.")]
 
 
@@ -76,7 +77,7 @@ def _mark(incident: str, action: str, body: dict[str, Any], output: str | None, 
 
 def _send(incident: str, action: str, body: dict[str, Any], output: str | None, api_url: str | None) -> None:
     client, form = connect(api_url, output)
-    document = client.post(f"/v1/incidents/{segment(incident)}/{action}", body)
+    document = client.post(f"/v1/incidents/{segment(incident_id(client, incident))}/{action}", body)
     if form == "table":
         report.print_incident(document)
     else:

@@ -37,6 +37,8 @@ def list_runs(
                 ]
                 for item in items
             ],
+            whole=["ID", "STATE"],
+            spare=["STARTED", "ATTEMPT", "RANKS", "STEP", "UPDATED"],
         )
     else:
         terminal.emit({"items": items}, form)

@@ -68,19 +68,59 @@ def emit(document: Any, form: Form) -> None:
     sys.stdout.flush()
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on stdout, as wide as the terminal, or as wide as it must be elsewhere."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, whole: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
+    """A table on stdout, as wide as the terminal, or as wide as it must be elsewhere.
+
+    With `whole` every row is one line: cells of these columns are never cut, those of others are. Columns of `spare` are whole too,
+    but left out, the first named first, where the terminal has no room for them. Without `whole` long cells are folded.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[Text(clean("" if cell is None else cell)) for cell in row] for row in rows]
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, highlight=False, markup=False, no_color=no_color())
+    natural = {heading: max([len(heading), *(row[index].cell_len for row in cells)]) for index, heading in enumerate(headings)}
+    widths = _fitted(natural, console.width, whole, spare) if whole else natural
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        made.add_column(heading, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(clean("" if cell is None else cell)) for cell in row))
-    width = None if sys.stdout.isatty() else 200
-    Console(file=sys.stdout, width=width, highlight=False, markup=False, no_color=no_color()).print(made)
+    for heading, width in widths.items():
+        if whole:
+            made.add_column(heading, overflow="ellipsis", no_wrap=True, width=width)
+        else:
+            made.add_column(heading, overflow="fold")
+    shown = [index for index, heading in enumerate(headings) if heading in widths]
+    for row in cells:
+        made.add_row(*(row[index] for index in shown))
+    if whole:
+        # Longer ids than the terminal is wide run over its edge: it wraps what it is given, and a copied id stays one word.
+        console.width = max(console.width, sum(widths.values()) + _GAP * (len(widths) - 1))
+    console.print(made)
+
+
+_GAP: Final = 2
+_LEAST: Final = 20
+"""Characters that are left of a cell that is cut."""
+
+
+def _fitted(natural: Mapping[str, int], room: int, whole: Sequence[str], spare: Sequence[str]) -> dict[str, int]:
+    """Widths of the columns that are shown."""
+    widths = dict(natural)
+    cut = [heading for heading in natural if heading not in whole and heading not in spare]
+
+    def left() -> int:
+        fixed = sum(width for heading, width in widths.items() if heading not in cut)
+        return room - fixed - _GAP * (len(widths) - 1)
+
+    least = sum(min(natural[heading], _LEAST) for heading in cut)
+    for heading in spare:
+        if left() >= least:
+            break
+        del widths[heading]
+    for number, heading in enumerate(cut, 1):
+        others = cut[number:]
+        mine = left() - sum(widths[other] for other in cut[: number - 1]) - sum(min(natural[other], _LEAST) for other in others)
+        widths[heading] = max(min(natural[heading], mine), min(natural[heading], len(heading) + 4))
+    return widths
 
 
 def no_color() -> bool:

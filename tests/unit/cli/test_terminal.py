@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import unicodedata
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault_server.cli import report, terminal
+from firstfault_server.cli import commands, report, terminal
+from firstfault_server.cli.client import Client
 from firstfault_server.core import model
 from firstfault_server.core.documents import incident_document
 from tests.contract.records import incident
@@ -99,3 +101,65 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
 
     assert "\x1b[" in shown()
     assert "\x1b[3" not in shown(NO_COLOR="1")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+IDS = [f"{number:032x}" for number in (0x1F00, 0xABC << 116)]
+
+
+def _incidents(**more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": identifier,
+            "state": state,
+            "silences": silences,
+            "severity": "critical",
+            "run": {"id": "llama-pretraining-70b-2026-11"},
+            "first_fault": {"scope": "rank", "rank": 1023},
+            "symptom": "accelerator_unavailable",
+            "opened_at": "2026-11-29T22:49:00.123456Z",
+            "title": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2) on rank 1023 in train.py",
+        }
+        | more
+        for identifier, state, silences in zip(IDS, ["acknowledged", "open"], [[], ["s"]], strict=True)
+    ]
+
+
+def _listed(command: str, items: list[dict[str, Any]], columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.setattr(Client, "pages", lambda *_, **__: iter(items))
+    stream = _Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    assert commands()[command].main(["list"]) == 0
+    return re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 160, 240])
+def test_every_incident_is_one_line_with_its_whole_id_and_state(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    heading, *lines = _listed("incidents", _incidents(), columns, monkeypatch)
+    assert [line.split()[0] for line in lines] == IDS
+    assert ["acknowledged" in lines[0], "open (silenced)" in lines[1]] == [True, True]
+    assert max(len(line.rstrip()) for line in lines) <= columns
+    assert {"ID", "STATE", "RUN", "TITLE"} <= set(heading.split())
+    assert all("RuntimeError: mat" in line for line in lines)
+    assert ("2026-11-29T22:49:00" in lines[0]) == (columns == 240)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("identifier", ["exp-7", "a-run-with-a-long-name-of-its-own-that-is-far-longer-than-usual", "x" * 200])
+def test_every_run_is_one_line_with_its_whole_id(columns: int, identifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = {
+        "id": identifier, "state": "running", "attempt": 2, "world_size": 4096, "step": 1_234_567, "name": "llama pretraining " * 4,
+        "started_at": "2026-11-29T22:49:00.1Z", "updated_at": "2026-11-29T22:49:00.1Z",
+    }  # fmt: skip
+    _, line = _listed("runs", [item], columns, monkeypatch)
+    assert line.startswith(f"{identifier}  running")
+
+
+def test_an_empty_list_is_a_line_of_headings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(_listed("incidents", [], 80, monkeypatch)) == 1
