@@ -1,7 +1,8 @@
 """The REST API seen from the commands: settings, one request at a time, errors as exit statuses."""
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -17,6 +18,9 @@ EVERYTHING = 1 << 30
 TRY_TIMEOUT_S = 75.0
 """For an answer that waits for a receiver of pages: `alert_timeout_s` may be up to 60."""
 
+_KEY: Final = re.compile(r"[!-~]*")
+"""What a header takes without a change; blanks and line ends come from copying."""
+
 
 class Client:
     """Requests to one API; every failure ends the command with its message and status."""
@@ -27,6 +31,8 @@ class Client:
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             terminal.fail(f"the API address {url!r} is not an http or https URL", terminal.EXIT_USAGE)
+        if not _KEY.fullmatch(key):
+            terminal.fail("the API key (api_key, FIRSTFAULT_API_KEY) has characters that no key has", terminal.EXIT_USAGE)
         local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         headers = {"authorization": f"Bearer {key}"} if key else {}
         # No connection outlives its request, so that nothing has to be closed when a command ends anywhere.

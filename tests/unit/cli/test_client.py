@@ -107,6 +107,18 @@ def test_an_address_that_is_no_url_is_a_mistake(url: str) -> None:
     assert failure.value.exit_code == 2
 
 
+@pytest.mark.parametrize("key", ["ffk_é", "ffk_x\n", "ffk_x\r\ny", "ffk_ x", "ffk_\x7f", "ffk_\udcff", "ffk_\x00", "ffk_“x”"])
+def test_a_key_with_characters_that_no_key_has_is_a_mistake_and_stays_secret(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as failure:
+        Client("http://127.0.0.1:9", key)
+    assert failure.value.exit_code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert "characters that no key has" in captured.err
+    assert "ffk_" not in captured.err
+
+
 @pytest.mark.parametrize("name", sorted(set(commands()) - {"explain", "group"}))
 def test_every_command_explains_itself_and_refuses_what_it_does_not_know(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert commands()[name].main(["--help"]) == 0
