@@ -64,6 +64,8 @@ class Process:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+            # Where a start fails at once the task is cancelled before its first step, and the work within was never begun.
+            work.close()
 
         self.stack.push_async_callback(end)
 

@@ -1,9 +1,10 @@
 """A service as a process: what ends by an error of its own is said, and holds up no end."""
 
 import asyncio
+import inspect
 import io
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import httpx
 import pytest
@@ -52,6 +53,23 @@ def test_parts_end_in_reverse() -> None:
 
     run(start, nothing)
     assert ended == ["second", "first"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_start_that_fails_leaves_no_part_that_never_began() -> None:
+    parts: list[Coroutine[None, None, None]] = []
+
+    async def part() -> None:
+        await asyncio.Event().wait()
+
+    async def start(process: Process) -> str:
+        parts.append(part())
+        process.background(parts[0], "part")
+        raise StoreUnavailable("the disk is away")
+
+    with pytest.raises(StartError, match="the disk is away"):
+        run(start, nothing)
+    assert inspect.getcoroutinestate(parts[0]) == inspect.CORO_CLOSED
 
 
 def test_a_part_that_breaks_is_said_and_holds_up_no_end() -> None:
