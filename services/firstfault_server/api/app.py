@@ -56,7 +56,8 @@ def create_app(services: Services) -> FastAPI:
     attach(app, services)
     problems.install(app)
     app.include_router(health.router)
-    for routes in (incidents, context, triage, runs, numbers, events, nodes, silences, destinations, keys, audit, stream):
+    # A run's id may hold slashes, so what is below a run comes before the run itself.
+    for routes in (incidents, context, triage, numbers, runs, events, nodes, silences, destinations, keys, audit, stream):
         app.include_router(routes.router, dependencies=[Depends(refuse_unknown)])
     if services.allowed_origins:
         app.add_middleware(

@@ -32,6 +32,9 @@ def read_dump(path: str) -> FlightDump | None:
     if path == "-":
         return None
     file = Path(path)
+    # What comes out of a pipe can be read once only, and that is for the text.
+    if not file.is_file():
+        return None
     try:
         with file.open("rb") as handle:
             head = handle.read(_JSON_HEAD)

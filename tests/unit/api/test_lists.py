@@ -192,10 +192,13 @@ def test_a_cursor_of_numbers_is_bound_to_them(wide: Stand, reader: TestClient, p
 
 
 ROUTES = [
-    (method, route.path) for route in routes_of(Stand().app) for method in sorted(route.methods or ()) if route.path.startswith("/v1/")
+    (method, route.path_format)
+    for route in routes_of(Stand().app)
+    for method in sorted(route.methods or ())
+    if route.path_format.startswith("/v1/")
 ]
 LISTS = [
-    route.path
+    route.path_format
     for route in routes_of(Stand().app)
     if "next_cursor" in getattr(route.response_model, "model_fields", {}) and "GET" in (route.methods or ())
 ]
@@ -245,3 +248,11 @@ def test_the_end_of_a_process_is_no_error_of_its_own(stand: Stand, reader: TestC
     found = items(reader, "/v1/fingerprints")
     assert [one["fingerprint"] for one in found] == ["of a line", *(one["fingerprint"] for one in before)]
     assert items(reader, "/v1/fingerprints", q="event:train.exit") == []
+
+
+def test_a_run_whose_id_holds_slashes_can_be_opened(stand: Stand) -> None:
+    stand.stores.incidents.write_runs([run(3, run="team/llm-7b")])
+    client = stand.client("ffk_acme-admin")
+    assert client.get("/v1/runs/team%2Fllm-7b").json()["id"] == "team/llm-7b"
+    assert client.get("/v1/runs/team%2Fllm-7b/metrics").status_code == 200
+    assert client.get("/v1/runs/team%2Fllm-7b/nothing").status_code == 404

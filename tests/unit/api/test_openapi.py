@@ -13,12 +13,12 @@ from tests.unit.api.test_tenants import BODIES, IDS, QUERIES
 MODELLED = [route for route in routes_of(Stand().app) if route.response_model is not None]
 
 
-@pytest.mark.parametrize("route", MODELLED, ids=lambda route: f"{min(route.methods or ('GET',))} {route.path}")
+@pytest.mark.parametrize("route", MODELLED, ids=lambda route: f"{min(route.methods or ('GET',))} {route.path_format}")
 def test_answers_fit_their_models(stand: Stand, route: APIRoute) -> None:
-    path = re.sub(r"\{(\w+)\}", lambda match: IDS[match.group(1)].format("acme"), route.path)
+    path = re.sub(r"\{(\w+)\}", lambda match: IDS[match.group(1)].format("acme"), route.path_format)
     method = min(route.methods or ("GET",))
-    body = BODIES.get(route.path, {}) if method in {"POST", "PATCH"} else None
-    response = stand.client("ffk_acme-admin").request(method, path, json=body, params=QUERIES.get(route.path))
+    body = BODIES.get(route.path_format, {}) if method in {"POST", "PATCH"} else None
+    response = stand.client("ffk_acme-admin").request(method, path, json=body, params=QUERIES.get(route.path_format))
     assert response.status_code == (route.status_code or 200)
     TypeAdapter(route.response_model).validate_json(response.content)
 

@@ -27,7 +27,7 @@ BODIES: dict[str, Any] = {
 QUERIES = {"/v1/runs/{run_id}/series": {"metric": "train.loss"}}
 
 
-ROUTES = [(method, route.path) for route in routes_of(Stand().app) for method in sorted(route.methods or ())]
+ROUTES = [(method, route.path_format) for route in routes_of(Stand().app) for method in sorted(route.methods or ())]
 ENDLESS = {"/v1/stream"}
 """Answer for ever; `test_stream.py` holds them to the same."""
 OWNED = [(method, path) for method, path in ROUTES if path not in PUBLIC]

@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +117,13 @@ def test_the_report_fits_ten_seconds_and_obeys_no_control_characters(tmp_path: P
 def test_small_words() -> None:
     assert spans([3, 1, 2, 9, 8, 5]) == "1-3, 5, 8-9"
     assert printable("a\tb\u200f") == "a\\tb\\u200f"
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(CRASH,))
+    writer.start()
+    _, made, _ = _run(explain_main, [str(pipe)], capfdbinary)
+    writer.join()
+    assert [incident["symptom"] for incident in made["incidents"]] == ["disk_full"]

@@ -14,7 +14,7 @@ from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.core.documents import Document, number, optional_time, rank_document, rfc3339
 
-router = APIRouter(prefix="/v1/runs/{run_id}", tags=["runs"])
+router = APIRouter(prefix="/v1/runs/{run_id:path}", tags=["runs"])
 
 PREFIX = "train."
 MAX_PLACE = 200

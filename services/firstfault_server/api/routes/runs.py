@@ -20,7 +20,7 @@ def list_runs(services: WithServices, caller: Reader, parameters: WithList) -> R
     return wanted.respond(services.incidents.runs(wanted.query), run_document)
 
 
-@router.get("/{run_id}", response_model=schemas.Run)
+@router.get("/{run_id:path}", response_model=schemas.Run)
 def show_run(services: WithServices, caller: Reader, run_id: str) -> Response:
     """One run."""
     return json_response(run_document(services.incidents.run(caller.tenant, run_id)))
