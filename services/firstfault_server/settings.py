@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import tomllib
 from pydantic import Field, ValidationError, field_validator
@@ -13,6 +14,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from firstfault_server.telemetry import LogFormat, LogLevel
 
 DEFAULT_CONFIG = Path("~/.config/firstfault/config.toml")
+LONGEST_DAYS = 36_500
+"""For ever, in practice; times of far more days do not fit the stores' clocks."""
 
 
 class SettingsError(Exception):
@@ -37,15 +40,19 @@ class Settings(BaseSettings):
     log_level: LogLevel = Field(default="info", description="debug, info, warning or error.")
     log_format: LogFormat = Field(default="console", description="console for people, json for collectors.")
     thresholds: dict[str, float] = Field(default={}, description="Overrides of detection thresholds by name.")
-    retention_events_days: float = Field(default=14, gt=0, description="How long events are kept.")
-    retention_rollups_days: float = Field(default=30, gt=0, description="How long metric rollups are kept.")
+    retention_events_days: float = Field(default=14, gt=0, le=LONGEST_DAYS, description="How long events are kept.")
+    retention_rollups_days: float = Field(default=30, gt=0, le=LONGEST_DAYS, description="How long metric rollups are kept.")
     # Detection keeps a run's state for 14 days: an incident that goes earlier would come back as a new one.
     retention_incidents_days: float = Field(
-        default=365, ge=15, description="How long incidents are kept after they were resolved; others stay."
+        default=365, ge=15, le=LONGEST_DAYS, description="How long incidents are kept after they were resolved; others stay."
     )
-    retention_runs_days: float = Field(default=90, ge=15, description="How long runs are kept; one with an incident stays as long as that.")
-    retention_audit_days: float = Field(default=365, gt=0, description="How long the audit trail and silences that have ended are kept.")
-    retention_deliveries_days: float = Field(default=90, gt=0, description="How long tries to deliver messages are kept.")
+    retention_runs_days: float = Field(
+        default=90, ge=15, le=LONGEST_DAYS, description="How long runs are kept; one with an incident stays as long as that."
+    )
+    retention_audit_days: float = Field(
+        default=365, gt=0, le=LONGEST_DAYS, description="How long the audit trail and silences that have ended are kept."
+    )
+    retention_deliveries_days: float = Field(default=90, gt=0, le=LONGEST_DAYS, description="How long tries to deliver messages are kept.")
     retention_events_bytes: int = Field(default=8 << 30, gt=0, description="How much room events may take; the oldest go first.")
     retention_rollups_bytes: int = Field(default=8 << 30, gt=0, description="How much room metric rollups may take.")
     log_bytes: int = Field(default=1 << 30, ge=0, description="How much of the input log is kept beyond what is needed, for replays.")
@@ -94,6 +101,20 @@ class Settings(BaseSettings):
     def _lower_names(cls, value: Any) -> Any:
         return {str(name).lower(): number for name, number in value.items()} if isinstance(value, Mapping) else value
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _some_folder(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("is empty; name a folder, `.` for the present one")
+        return value
+
+    @field_validator("public_url", "telemetry_endpoint")
+    @classmethod
+    def _web_address(cls, value: str) -> str:
+        if value and not _is_web_address(value):
+            raise ValueError("is not an address of the form http(s)://HOST[:PORT]")
+        return value
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -136,6 +157,16 @@ class _SecretFiles(PydanticBaseSettingsSource):
                 except ValueError as error:
                     raise SettingsError(f"settings: FIRSTFAULT_{name.upper()}_FILE does not hold JSON") from error
         return found
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        # Its message quotes the text, which may hold a password.
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and text.isprintable() and " " not in text
 
 
 def is_secret(field: FieldInfo) -> bool:

@@ -17,7 +17,9 @@ app.info.no_args_is_help = False
 
 @app.command()
 def up(
-    data: Annotated[Path | None, typer.Option(help="Folder for everything the service keeps; made if missing.", show_default=False)] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Folder for everything the service keeps; made if missing.", show_default=False)
+    ] = None,
     api: Annotated[str | None, typer.Option(help="Address of the REST API; port 0 takes a free one.", show_default=False)] = None,
     otlp_http: Annotated[str | None, typer.Option(help="Address of the OTLP/HTTP receiver.", show_default=False)] = None,
     otlp_grpc: Annotated[str | None, typer.Option(help="Address of the OTLP/gRPC receiver.", show_default=False)] = None,

@@ -41,6 +41,20 @@ def test_a_named_file_takes_the_place_of_the_one_at_home(tmp_path: Path) -> None
     assert (loaded.retention_events_days, loaded.api_url) == (3, "http://127.0.0.1:8080")
 
 
+KEPT = ("events", "rollups", "incidents", "runs", "audit", "deliveries")
+NO_URLS = (
+    "firstfault.example",
+    "firstfault.example:8080",
+    "ftp://x",
+    "http://",
+    "https:///path",
+    "javascript:alert(1)",
+    "http://a b",
+    "http://[",
+    "http://h:99999",
+)
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -48,12 +62,31 @@ def test_a_named_file_takes_the_place_of_the_one_at_home(tmp_path: Path) -> None
         ("retention_events_days = -1", "retention_events_days"),
         ('log_level = "loud"', "log_level"),
         ("a = [", "config.toml"),
+        *((f"retention_{kind}_days = 36501", f"retention_{kind}_days") for kind in KEPT),
+        ("retention_events_days = nan", "retention_events_days"),
+        ("retention_runs_days = inf", "retention_runs_days"),
+        *((f'{name} = "{url}"', name) for name in ("public_url", "telemetry_endpoint") for url in NO_URLS),
+        ('data = ""', "data"),
+        ('data = " "', "data"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, word: str) -> None:
     _home(tmp_path, text)
     with pytest.raises(settings.SettingsError, match=word):
         settings.load()
+
+
+def test_addresses_folders_and_ages_that_can_be(tmp_path: Path) -> None:
+    ages = "".join(f"retention_{kind}_days = 36500\n" for kind in KEPT)
+    _home(tmp_path, f'{ages}data = "."\npublic_url = "https://ff.example/sub"\ntelemetry_endpoint = "http://[::1]:4318"\n')
+    loaded = settings.load()
+    assert (loaded.data, loaded.public_url, loaded.telemetry_endpoint) == (Path(), "https://ff.example/sub", "http://[::1]:4318")
+    assert loaded.retention_runs_days == 36500
+
+
+def test_a_folder_named_by_nothing_is_a_mistake() -> None:
+    with pytest.raises(settings.SettingsError, match="data"):
+        settings.load(data="")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -19,3 +19,9 @@ def test_thresholds_that_cannot_be_are_refused_before_anything_is_made(
     assert (out, len(err.splitlines())) == ("", 1)
     assert "thresholds" in err
     assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_named_by_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOME", "/nonexistent")
+    assert commands()["up"].main(["--data", "", *(f"--{name}=127.0.0.1:0" for name in ("api", "otlp-http", "otlp-grpc"))]) == 2
+    assert "data: " in capfd.readouterr().err
