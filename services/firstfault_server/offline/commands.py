@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firstfault_server.offline.binary import why_no_log
 from firstfault_server.offline.explain import document, explain
 from firstfault_server.offline.files import Unreadable
 from firstfault_server.offline.group import group_texts, read_pairs, read_texts
@@ -26,6 +27,11 @@ def explain_main(argv: Sequence[str]) -> int:
     options = _parsed(parser, argv)
     if isinstance(options, int):
         return options
+    refused = [why_no_log(path) for path in options.files]
+    if all(refused):
+        for reason in refused:
+            print(f"firstfault explain: {reason}", file=sys.stderr)
+        return USAGE
     incidents, errors = explain(options.files, load_tables())
     for error in errors:
         print(f"firstfault explain: {error}", file=sys.stderr)
