@@ -56,6 +56,7 @@ def test_a_crash_becomes_one_page_and_people_act_on_it(service: ChildService, co
     actions = [entry["action"] for entry in command("incidents", "timeline", path)[1]["items"] if entry["what"] == "person"]
     assert actions == ["ack", "resolve", "reopen", "assign", "note", "mute", "unmute"]
     assert command("incidents", "evidence", path)[1]["items"]
+    assert command("incidents", "show", path[:12])[1]["id"] == path
     delivered = command("destinations", "deliveries", f"delivered:true destination:{destination['id']}")[1]["items"]
     assert [entry["kind"] for entry in delivered][-1] == "test"
 
