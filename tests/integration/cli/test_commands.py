@@ -12,6 +12,7 @@ from firstfault_server.cli import commands
 from firstfault_server.cli.child import ChildService
 from tests.integration.cli.conftest import LOOPBACK, Run, clean_environment
 from tests.integration.cli.sending import send_crash
+from tests.integration.service.running import wait_for
 from tests.unit.alerter.receiver import SECRET, receiving
 
 pytestmark = pytest.mark.integration
@@ -141,6 +142,8 @@ def test_keys_close_the_door_and_open_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_doctor_follows_one_event(service: ChildService, command: Run) -> None:
+    # The engine of the metrics starts after the service; until then the doctor says that it is not ready, and rightly.
+    wait_for(lambda: httpx.get(f"{service.api_url}/readyz", timeout=30).status_code == 200, 60, "the service is ready")
     status, found = command("doctor", "--endpoint", service.otlp_url)
     assert [hop["hop"] for hop in found["items"]] == ["api", "ready", "ingest", "query"]
     assert all(hop["ok"] for hop in found["items"]), found
