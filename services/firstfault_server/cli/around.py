@@ -1,6 +1,5 @@
 """`firstfault incidents timeline · evidence · similar · watch`: what surrounds incidents, added to the incidents command."""
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ import typer
 from firstfault_server.cli import report, terminal
 from firstfault_server.cli.abbreviated import incident_id
 from firstfault_server.cli.client import EVERYTHING, Client, UrlOption, connect, segment
+from firstfault_server.cli.fields import flat
 
 Incident = Annotated[str, typer.Argument(metavar="ID", help="The id, or as much of its beginning as no other has, at least 6 characters.")]
 WATCH_EVERY_S = 1.0
@@ -24,7 +24,7 @@ def add_surroundings(app: typer.Typer) -> None:
         client, form = connect(api_url, output)
         document = {"items": list(client.pages(f"/v1/incidents/{segment(incident_id(client, incident))}/timeline", EVERYTHING))}
         if form == "table":
-            rows = [[item["time"][:23], item["what"], item["action"], item["actor"], _detail(item["detail"])] for item in document["items"]]
+            rows = [[item["time"][:23], item["what"], item["action"], item["actor"], flat(item["detail"])] for item in document["items"]]
             terminal.table(["TIME", "WHAT", "ACTION", "BY", "DETAIL"], rows)
         else:
             terminal.emit(document, form)
@@ -86,7 +86,3 @@ def changes(client: Client, query: str, period: str) -> Iterator[dict[str, Any]]
         there = {document["id"] for document in current}
         known = {incident: version for incident, version in known.items() if incident in there}
         time.sleep(WATCH_EVERY_S)
-
-
-def _detail(detail: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in detail.items())

@@ -6,6 +6,7 @@ import typer
 
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.fields import print_fields
 
 app = terminal.application("Exceptions and warnings as they arrived.")
 
@@ -48,9 +49,9 @@ def show(event: Annotated[str, typer.Argument(metavar="ID")], output: terminal.O
     if form != "table":
         terminal.emit(document, form)
         return
-    exception = document.pop("exception")
-    terminal.table(["FIELD", "VALUE"], [[name, value] for name, value in document.items() if value not in (None, "", {})])
-    for line in (exception or {}).get("stacktrace", "").splitlines():
+    exception = document["exception"] or {}
+    print_fields(document | {"exception": f"{exception['type']}: {exception['message']}" if exception else None})
+    for line in exception.get("stacktrace", "").splitlines():
         typer.echo(terminal.clean(line))
 
 

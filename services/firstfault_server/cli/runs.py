@@ -6,6 +6,7 @@ import typer
 
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.fields import print_fields
 
 app = terminal.application("Training runs of a service: list, show.")
 
@@ -54,13 +55,9 @@ def show(
     client, form = connect(api_url, output)
     document = client.get(f"/v1/runs/{segment(run)}")
     if form == "table":
-        terminal.table(["FIELD", "VALUE"], [[name, _short(value)] for name, value in document.items() if value not in (None, "", [])])
+        print_fields(document)
     else:
         terminal.emit(document, form)
-
-
-def _short(value: object) -> object:
-    return ", ".join(str(part) for part in value[:20]) if isinstance(value, list) else value
 
 
 def main(argv: list[str]) -> int:
