@@ -17,6 +17,7 @@ EVERYTHING = 1 << 30
 """A limit for lists that are shown whole."""
 TRY_TIMEOUT_S = 75.0
 """For an answer that waits for a receiver of pages: `alert_timeout_s` may be up to 60."""
+ONLY_DEFAULT = "this is only the default: set FIRSTFAULT_API_URL or --api-url to where the service is"
 
 _KEY: Final = re.compile(r"[!-~]*")
 """What a header takes without a change; blanks and line ends come from copying."""
@@ -25,9 +26,11 @@ _KEY: Final = re.compile(r"[!-~]*")
 class Client:
     """Requests to one API; every failure ends the command with its message and status."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, *, only_default: bool = False) -> None:
+        """`only_default`: nobody has said where the API is."""
         self.url = url.rstrip("/")
         self.key = key
+        self._origin = f"; {ONLY_DEFAULT}" if only_default else ""
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             terminal.fail(f"the API address {url!r} is not an http or https URL", terminal.EXIT_USAGE)
@@ -63,7 +66,8 @@ class Client:
             timeout = httpx.Timeout(timeout_s, connect=TIMEOUT_S)
             response = self._http.request(method, path, params=parameters, json=body, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:
-            terminal.fail(f"cannot reach the API at {self.url}: {str(error) or type(error).__name__}", terminal.EXIT_UNREACHABLE)
+            why = f"{str(error) or type(error).__name__}{self._origin}"
+            terminal.fail(f"cannot reach the API at {self.url}: {why}", terminal.EXIT_UNREACHABLE)
         if response.is_success or response.status_code in accept:
             return response.json() if response.content else None
         terminal.fail(_reason(response), _status(response.status_code))
@@ -104,7 +108,8 @@ def connect(url: str | None, output: str | None) -> tuple[Client, terminal.Form]
         loaded = configuration.load(api_url=url, output=output)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
-    return Client(loaded.api_url, loaded.api_key), terminal.choose(loaded.output)
+    unset = "api_url" not in loaded.model_fields_set
+    return Client(loaded.api_url, loaded.api_key, only_default=unset), terminal.choose(loaded.output)
 
 
 def segment(text: str) -> str:

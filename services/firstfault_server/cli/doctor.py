@@ -18,6 +18,9 @@ from firstfault_server.wire.incoming import TopicRecord
 from firstfault_server.wire.outputs import EVENTS
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
+ENDPOINT_VARIABLES = ("FIRSTFAULT_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Where jobs are told their receiver; the first that is set counts."""
+ONLY_DEFAULT = "this is only the default: set FIRSTFAULT_ENDPOINT or --endpoint to where jobs send"
 RUN = "firstfault-doctor"
 WARNING = 13
 """OpenTelemetry severity number from which a log record can be searched."""
@@ -35,11 +38,9 @@ def doctor(
 ) -> None:
     """Send one marked event and follow it; exit 1 when a hop fails."""
     client, form = connect(api_url, output)
-    target = (
-        endpoint or os.environ.get("FIRSTFAULT_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT
-    ).rstrip("/")
+    named = endpoint or next(filter(None, map(os.environ.get, ENDPOINT_VARIABLES)), None)
     with ExitStack() as stack:
-        hops = examine(client, target, within_s, _topics(stack))
+        hops = examine(client, named, within_s, _topics(stack))
     if form == "table":
         rows = [[hop["hop"], "ok" if hop["ok"] else "FAILED", f"{hop['ms']:.0f}", hop["detail"]] for hop in hops]
         terminal.table(["HOP", "RESULT", "MS", "DETAIL"], rows)
@@ -74,9 +75,10 @@ def _topics(stack: ExitStack) -> dict[str, Topic]:
     return {**tails}
 
 
-def examine(client: Client, endpoint: str, within_s: float, topics: Mapping[str, Topic] | None = None) -> list[dict[str, Any]]:
-    """Every hop with its result and time; those behind a failed one are left out."""
+def examine(client: Client, named: str | None, within_s: float, topics: Mapping[str, Topic] | None = None) -> list[dict[str, Any]]:
+    """Every hop with its result and time; those behind a failed one are left out. `named`: the receiver, None when nobody said."""
     hops: list[dict[str, Any]] = []
+    endpoint, origin = (named or DEFAULT_ENDPOINT).rstrip("/"), "" if named else f"; {ONLY_DEFAULT}"
     topics = topics or {}
     marker = f"doctor {secrets.token_hex(8)}"
 
@@ -94,7 +96,8 @@ def examine(client: Client, endpoint: str, within_s: float, topics: Mapping[str,
     if opened and not hop("kafka", started, opened):
         return hops
     started = time.monotonic()
-    if hop("ingest", started, _send(endpoint, client.key, marker), f"{endpoint}, durable when acknowledged"):
+    refused = _send(endpoint, client.key, marker)
+    if hop("ingest", started, f"{refused}{origin}" if refused else "", f"{endpoint}, durable when acknowledged{origin}"):
         for name, topic in topics.items():
             started = time.monotonic()
             if not hop(name, started, _passed(topic, marker, within_s), "the event has passed"):
