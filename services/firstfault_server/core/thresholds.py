@@ -20,10 +20,8 @@ class Thresholds(msgspec.Struct, kw_only=True, frozen=True):
     """How late a record may be and still count for alarms; a missing batch number is waited for this long."""
     clamp_s: Seconds = 300.0
     """A sender's time further than this ahead of receive time is replaced by it."""
-    hole_s: Seconds = 5.0
-    """A longer gap in receive time is an outage of the service, not of the runs."""
     hole_grace_s: Seconds = 30.0
-    """Added to the length of a hole when deadlines move."""
+    """Added to a gap of more than 5 s in receive time, an outage of the service, when deadlines move by it."""
     skew_trust_s: Seconds = 3.0
     """Clocks of hosts are corrected only when they are off by more than delivery alone explains."""
     clock_margin_s: Seconds = 1.0

@@ -26,7 +26,7 @@ def test_defaults_are_those_of_the_design() -> None:
     limits = Thresholds()
     assert (limits.silence_s, limits.settle_s, limits.settle_waiters_s, limits.telemetry_page_s) == (15, 4, 15, 60)
     assert (limits.pause_factor, limits.pause_floor_s, limits.hang_confirm_s, limits.hang_confirm_blind_s) == (5, 10, 60, 600)
-    assert (limits.lateness_s, limits.hole_s, limits.hole_grace_s, limits.nonfinite_values) == (30, 5, 30, 5)
+    assert (limits.lateness_s, limits.hole_grace_s, limits.nonfinite_values) == (30, 30, 5)
 
 
 def test_seconds_become_whole_nanoseconds() -> None:
