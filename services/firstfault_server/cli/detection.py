@@ -20,7 +20,8 @@ from firstfault_server.detect.telemetry import DetectMetrics
 from firstfault_server.settings import Settings, SettingsError
 from firstfault_server.tables import load_tables
 from firstfault_server.writer.history import History
-from firstfault_server.writer.retention import Kept, Retention, RetentionMetrics
+from firstfault_server.writer.retention import Retention, RetentionMetrics
+from firstfault_server.writer.rules import retention_rules
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -102,23 +103,6 @@ def build_detection(
         trim=lambda position: input_log.keep(settings.log_bytes, position),
     )
     history = History(incidents=stores.incidents, triage=stores.triage, silences=stores.silences, outbox=stores.outbox)
-    kept = [
-        *history.kept(settings),
-        # After the others, since it gives free pages of the file back.
-        Kept(
-            name="events",
-            prune=stores.context.prune,
-            extents=stores.context.extents,
-            days=settings.retention_events_days,
-            max_bytes=settings.retention_events_bytes,
-        ),
-        Kept(
-            name="rollups",
-            prune=aggregates.prune,
-            extents=aggregates.extents,
-            days=settings.retention_rollups_days,
-            max_bytes=settings.retention_rollups_bytes,
-        ),
-    ]
+    kept = retention_rules(settings, history, stores.context, aggregates)
     retention = Retention(kept, clock, RetentionMetrics(registry), log)
     return Detection(host=host, aggregates=aggregates, retention=retention, settings=settings, log=log)

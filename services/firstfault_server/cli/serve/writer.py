@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping
 
-from firstfault_server.adapters.elasticsearch import ElasticsearchStores
 from firstfault_server.adapters.kafka import ConsumerLoop, RecordSender, Take
 from firstfault_server.cli import connections
-from firstfault_server.cli.late_aggregates import LateAggregates
 from firstfault_server.cli.process import Process
 from firstfault_server.cli.serve.health import serve_health
 from firstfault_server.cli.serve.loops import consume
 from firstfault_server.cli.serve.stores import open_aggregates, open_context_stores
-from firstfault_server.settings import Settings
 from firstfault_server.telemetry import ConsumingMetrics
 from firstfault_server.writer.batches import BatchWriter, Target, aggregate_targets, context_targets
 from firstfault_server.writer.history import History
-from firstfault_server.writer.retention import Kept, Retention, RetentionMetrics
+from firstfault_server.writer.retention import Retention, RetentionMetrics
+from firstfault_server.writer.rules import retention_rules
 from firstfault_server.writer.telemetry import WriterMetrics
 
 CONTEXT_TAKE = Take(records=1000, bytes=8 << 20)
@@ -38,28 +36,9 @@ async def start_writer(process: Process) -> str:
         loop("context", context_targets(stores.context, stores.incidents), CONTEXT_TAKE),
         loop("aggregates", aggregate_targets(aggregates), AGGREGATES_TAKE),
     ]
-    retention = Retention(_kept(process.settings, stores, aggregates), process.clock, RetentionMetrics(process.registry), process.log)
+    history = History(incidents=stores.incidents, triage=stores.triage, silences=stores.silences, outbox=stores.outbox)
+    kept = retention_rules(process.settings, history, stores.context, aggregates)
+    retention = Retention(kept, process.clock, RetentionMetrics(process.registry), process.log)
     process.background(retention.run(leads=lambda: loops[0].leads), "retention")
     address = await serve_health(process, process.settings.writer_health, lambda: {each.name: each.problem for each in loops})
     return f"ready health={address}"
-
-
-def _kept(settings: Settings, stores: ElasticsearchStores, aggregates: LateAggregates) -> list[Kept]:
-    history = History(incidents=stores.incidents, triage=stores.triage, silences=stores.silences, outbox=stores.outbox)
-    return [
-        *history.kept(settings),
-        Kept(
-            name="events",
-            prune=stores.context.prune,
-            extents=stores.context.extents,
-            days=settings.retention_events_days,
-            max_bytes=settings.retention_events_bytes,
-        ),
-        Kept(
-            name="rollups",
-            prune=aggregates.prune,
-            extents=aggregates.extents,
-            days=settings.retention_rollups_days,
-            max_bytes=settings.retention_rollups_bytes,
-        ),
-    ]
