@@ -33,7 +33,8 @@ OPENED: Final = tuple(
         "java.util.concurrent.locks",
     )
 )
-JVM: Final = ("-Djava.awt.headless=true", "-XX:+ExitOnOutOfMemoryError", "-XX:+UseSerialGC")
+# Without UsePerfData: a killed JVM would leave its counters in the folder of the system.
+JVM: Final = ("-Djava.awt.headless=true", "-XX:+ExitOnOutOfMemoryError", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 CONFIGURATION: Final[Mapping[str, object]] = {
     "jobmanager.rpc.address": "127.0.0.1",
     "jobmanager.bind-host": "127.0.0.1",
@@ -104,6 +105,11 @@ class Flink:
     def pids(self) -> list[int]:
         """Process ids of the TaskManagers that run."""
         return [process.pid for process in self._taskmanagers.values() if process.alive]
+
+    @property
+    def _temporary(self) -> Path:
+        """Of every JVM and every Python of it: the folder of the system would keep what they leave behind."""
+        return self._folder / "tmp"
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -233,7 +239,7 @@ class Flink:
             "taskmanager.memory.task.heap.size": f"{int(self._heap.removesuffix('m')) - 64}m",
             "python.executable": python,
             "python.client.executable": python,
-            "io.tmp.dirs": self._folder / "tmp",
+            "io.tmp.dirs": self._temporary,
             "execution.checkpointing.dir": f"file://{self._folder / 'checkpoints'}",
             "execution.checkpointing.savepoint-dir": f"file://{self._folder / 'savepoints'}",
             "env.java.opts.all": " ".join(OPENED),
@@ -241,13 +247,15 @@ class Flink:
 
     def _java(self, heap: str) -> list[str]:
         flink = home(self._environment)
-        options = [*JVM, *OPENED, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={LOGGING}", f"-Dlog4j.configurationFile={LOGGING}"]
+        logging = [f"-Dlog4j2.configurationFile={LOGGING}", f"-Dlog4j.configurationFile={LOGGING}"]
+        options = [*JVM, *OPENED, f"-Xmx{heap}", f"-Djava.io.tmpdir={self._temporary}", *logging]
         return [find_java(JAVA), *options, "-cp", f"{flink / 'lib'}/*"]
 
     def _variables(self) -> dict[str, str]:
         flink = home(self._environment)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLINK_", "FIRSTFAULT_", "PYTHON"))}
         return kept | {
+            "TMPDIR": str(self._temporary),
             "FLINK_HOME": str(flink),
             "FLINK_CONF_DIR": str(self._folder / "conf"),
             "FLINK_LIB_DIR": str(flink / "lib"),
