@@ -3,18 +3,16 @@
 A mark and its audit entry commit together, so the audit trail has every mark. What the planner is handed twice it owes once.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
+from firstfault_server.alerter.looking import look_now_and_then, tenants
 from firstfault_server.core import model
-from firstfault_server.core.access import DEFAULT_TENANT
 from firstfault_server.telemetry import AlertMetrics
 
-EVERY_S: Final = 10.0
 FIRST_NS: Final = 3600 * model.SECOND_NS
 """How far the first look goes back: an alerter that was away for longer has missed marks that nobody waits for any more."""
 OVERLAP_NS: Final = 60 * model.SECOND_NS
@@ -42,34 +40,20 @@ class RecordedMarks:
 
     async def run(self) -> None:
         """Look now and then, for ever. Ends by cancellation."""
-        while True:
-            try:
-                await asyncio.to_thread(self.look)
-            except ports.StoreUnavailable as error:
-                self._metrics.errors.labels(type(error).__name__).inc()
-                self._log.error("marks cannot be looked for", reason=str(error))
-            await asyncio.sleep(EVERY_S)
+        await look_now_and_then(self.look, "marks cannot be looked for", self._metrics, self._log)
 
     def look(self) -> None:
         """Hand over every incident that was marked since the last look. Raises StoreUnavailable; then the next look makes up for it."""
         now_ns = self._clock.now_ns()
         since_ns = now_ns - FIRST_NS if self._looked_ns is None else self._looked_ns - OVERLAP_NS
-        for tenant in sorted({DEFAULT_TENANT, *(key.tenant for key in self._access.keys(None))}):
+        for tenant in tenants(self._access):
             for subject in dict.fromkeys(self._marked(tenant, since_ns)):
                 self._hand_over(tenant, subject)
         self._looked_ns = now_ns
 
     def _marked(self, tenant: str, since_ns: int) -> Iterable[str]:
-        return (entry.subject for entry in self._entries(tenant, since_ns) if entry.action in TOLD)
-
-    def _entries(self, tenant: str, since_ns: int) -> Iterator[ports.Audit]:
-        after: tuple[Any, ...] | None = None
-        while True:
-            page = self._triage.audit(ports.ListQuery(tenant=tenant, since_ns=since_ns, limit=200, after=after))
-            yield from page.items
-            if page.next_key is None:
-                return
-            after = tuple(page.next_key)
+        entries = ports.walk(self._triage.audit, ports.ListQuery(tenant=tenant, since_ns=since_ns, limit=200))
+        return (entry.subject for entry in entries if entry.action in TOLD)
 
     def _hand_over(self, tenant: str, incident_id: str) -> None:
         try:

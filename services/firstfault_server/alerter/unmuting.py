@@ -1,20 +1,18 @@
 """Mutes and silences end by time, which no record announces: what was not told because of one is told then."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
+from firstfault_server.alerter.looking import look_now_and_then, tenants
 from firstfault_server.core import model
-from firstfault_server.core.access import DEFAULT_TENANT
 from firstfault_server.core.search import And, Expression, Not, Term
 from firstfault_server.core.selection import selects
 from firstfault_server.core.silencing import Rule, rules_of
 from firstfault_server.telemetry import AlertMetrics
 
-EVERY_S: Final = 10.0
 OVERLAP_NS: Final = 60 * model.SECOND_NS
 """Each look goes back so far behind the one before: an end that was being written then is found now."""
 OPEN_UNMUTED: Final[Expression] = And(
@@ -48,19 +46,13 @@ class EndOfMutes:
 
     async def run(self) -> None:
         """Look now and then, for ever. Ends by cancellation."""
-        while True:
-            try:
-                await asyncio.to_thread(self.look)
-            except ports.StoreUnavailable as error:
-                self._metrics.errors.labels(type(error).__name__).inc()
-                self._log.error("ended mutes and silences cannot be looked for", reason=str(error))
-            await asyncio.sleep(EVERY_S)
+        await look_now_and_then(self.look, "ended mutes and silences cannot be looked for", self._metrics, self._log)
 
     def look(self) -> None:
         """Hand over every incident whose mute or silence has ended since the last look; at the first look, all of them."""
         now_ns = self._clock.now_ns()
         since_ns = max(self._looked_ns - OVERLAP_NS, 0)
-        for tenant in self._tenants():
+        for tenant in tenants(self._access):
             ended = self._ended_silences(tenant, since_ns, now_ns)
             for incident, triage in self._open(tenant, now_ns):
                 until_ns = triage.muted_until_ns
@@ -74,16 +66,6 @@ class EndOfMutes:
         rules, _ = rules_of(self._silences.ending_after(tenant, since_ns - 1))
         return [rule for rule in rules if rule.silence.ends_ns <= now_ns]
 
-    def _tenants(self) -> Iterable[str]:
-        return sorted({DEFAULT_TENANT, *(key.tenant for key in self._access.keys(None))})
-
     def _open(self, tenant: str, now_ns: int) -> Iterator[tuple[model.Incident, model.Triage]]:
-        after: tuple[Any, ...] | None = None
-        read = 0
-        while read < MAX_READ:
-            page = self._incidents.incidents(ports.ListQuery(tenant=tenant, where=OPEN_UNMUTED, limit=200, after=after), now_ns)
-            yield from page.items
-            read += len(page.items)
-            if page.next_key is None:
-                return
-            after = tuple(page.next_key)
+        query = ports.ListQuery(tenant=tenant, where=OPEN_UNMUTED, limit=200)
+        return ports.walk(lambda query: self._incidents.incidents(query, now_ns), query, MAX_READ)

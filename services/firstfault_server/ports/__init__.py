@@ -9,7 +9,7 @@ from firstfault_server.ports.aggregates import AggregateStore, SeriesPoint, Seri
 from firstfault_server.ports.checkpoint import Checkpoint, Commit
 from firstfault_server.ports.delivery import Delivery, Message, MessageKind, Outbox
 from firstfault_server.ports.errors import NotFound, StorageFull, StoreUnavailable, VersionConflict
-from firstfault_server.ports.lists import ListQuery, Page
+from firstfault_server.ports.lists import ListQuery, Page, walk
 from firstfault_server.ports.log import Clock, Log, LogEntry, Signal
 from firstfault_server.ports.stores import MAX_SILENCES, Audit, ContextStore, IncidentStore, SilenceStore, TriageStore
 
@@ -43,4 +43,5 @@ __all__ = [
     "StoreUnavailable",
     "TriageStore",
     "VersionConflict",
+    "walk",
 ]

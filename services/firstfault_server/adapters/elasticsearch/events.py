@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from firstfault_server.adapters.elasticsearch import fingerprints
 from firstfault_server.adapters.elasticsearch.ageing import Ageing
 from firstfault_server.adapters.elasticsearch.cluster import AT_ONCE, Cluster, Refresh, Refused
@@ -17,7 +15,7 @@ from firstfault_server.core import model, search_fields
 from firstfault_server.core.keyset import start_key
 from firstfault_server.core.search import Term
 from firstfault_server.core.search_match import bounds
-from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page
+from firstfault_server.ports import IncidentStore, ListQuery, NotFound, Page, walk
 
 TEXTS: Final = ("words.body", "words.exception")
 RUNS: Final = 200
@@ -101,11 +99,7 @@ class ElasticsearchContextStore:
     # ---- attempts --------------------------------------------------------------------------------------------------------
 
     def _runs(self, tenant: str) -> Iterable[model.RunStatus]:
-        query: ListQuery | None = ListQuery(tenant=tenant, limit=RUNS)
-        while query is not None:
-            page = self._incidents.runs(query)
-            yield from page.items
-            query = None if page.next_key is None else msgspec.structs.replace(query, after=tuple(page.next_key))
+        return walk(self._incidents.runs, ListQuery(tenant=tenant, limit=RUNS))
 
     def _with_attempts(self, events: list[model.Event]) -> list[model.Event]:
         runs: dict[tuple[str, str], model.RunStatus | None] = {}

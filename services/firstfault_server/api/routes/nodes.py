@@ -1,7 +1,6 @@
 """Nodes, as runs and incidents of the last days know them."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -11,7 +10,7 @@ from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
 from firstfault_server.api.lists import json_response, parse_period
 from firstfault_server.api.parts import WithPart, part
-from firstfault_server.api.services import Services, WithServices
+from firstfault_server.api.services import WithServices
 from firstfault_server.core.documents import Document, merged_state, rfc3339
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
@@ -25,16 +24,17 @@ def list_nodes(services: WithServices, caller: Reader, wanted: WithPart, period:
     """Nodes that ran something in the period, those with most failures first."""
     times = (max(services.clock.now_ns() - parse_period(period), 0), None)
     asked = part("nodes", wanted, caller, services, [period], times)
-    since_ns = asked.since_ns or 0
+    query = ports.ListQuery(tenant=caller.tenant, since_ns=asked.since_ns or 0, limit=200)
     nodes: dict[str, Document] = {}
     runs = incidents = 0
-    for run in _all(services, caller.tenant, since_ns, "runs"):
+    for run in ports.walk(services.incidents.runs, query, MAX_READ):
         runs += 1
         for name in run.nodes:
             node = _node(nodes, name, run.updated_ns)
             node["runs"] += 1
             node["running"] += run.state == "running"
-    for incident, triage in _all(services, caller.tenant, since_ns, "incidents"):
+    now_ns = services.clock.now_ns()
+    for incident, triage in ports.walk(lambda query: services.incidents.incidents(query, now_ns), query, MAX_READ):
         incidents += 1
         if incident.first_fault.node:
             node = _node(nodes, incident.first_fault.node, incident.updated_at)
@@ -50,18 +50,3 @@ def _node(nodes: dict[str, Document], name: str, time_ns: int) -> Document:
     node = nodes.setdefault(name, {"node": name, "runs": 0, "running": 0, "first_faults": 0, "open": 0, "last_ns": 0})
     node["last_ns"] = max(node["last_ns"], time_ns)
     return node
-
-
-def _all(services: Services, tenant: str, since_ns: int, what: str) -> Iterator[Any]:
-    after: tuple[Any, ...] | None = None
-    read = 0
-    while read < MAX_READ:
-        query = ports.ListQuery(tenant=tenant, since_ns=since_ns, limit=200, after=after)
-        page: ports.Page[Any] = (
-            services.incidents.runs(query) if what == "runs" else services.incidents.incidents(query, services.clock.now_ns())
-        )
-        yield from page.items
-        read += len(page.items)
-        if page.next_key is None:
-            return
-        after = tuple(page.next_key)
