@@ -25,7 +25,6 @@ from firstfault_server.api.routes import (
     triage,
 )
 from firstfault_server.api.services import Services
-from firstfault_server.api.writes import Writes
 from firstfault_server.telemetry import ApiMetrics
 
 ERRORS: dict[int | str, dict[str, object]] = {
@@ -76,4 +75,5 @@ def attach(app: FastAPI, services: Services) -> None:
     """Let an application work on these services from now on."""
     app.state.services = services
     app.state.metrics = ApiMetrics(services.registry)
-    app.state.writes = Writes(threading.Lock())
+    # Writes with an idempotency key go one by one: people write rarely.
+    app.state.write_lock = threading.Lock()

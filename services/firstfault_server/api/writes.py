@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Header, Request
+from fastapi import Depends, Header, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from firstfault_server import ports
-from firstfault_server.api.access import Principal
+from firstfault_server.api.access import Principal, Writer
 from firstfault_server.api.lists import encode
 from firstfault_server.api.problems import Problem
-from firstfault_server.api.services import Services
+from firstfault_server.api.services import Services, WithServices
 
 _ETAG = re.compile(r'(?:W/)?"(\d{1,18})"\Z')
 
@@ -25,27 +26,24 @@ IdempotencyKey = Annotated[
     Header(alias="Idempotency-Key", min_length=1, max_length=200, description="Repeating a write with the same key repeats its answer."),
 ]
 
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Body(BaseModel):
+    """Base of request bodies: unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class By(Body):
+    """Who did it, when the key stands for several people."""
+
+    by: Name | None = None
+
 
 def etag(version: int) -> str:
     """ETag of a version."""
     return f'"{version}"'
-
-
-def wanted_version(if_match: str | None) -> int | None:
-    """The version that `If-Match` names; None when any will do. Raises Problem 400."""
-    if if_match is None or if_match.strip() == "*":
-        return None
-    match = _ETAG.match(if_match.strip())
-    if match is None:
-        raise Problem(400, 'If-Match: is an ETag, a number in quotes, or "*"', "invalid")
-    return int(match.group(1))
-
-
-def new_id(services: Services, caller: Principal, subject: str, key: str | None) -> str:
-    """Id of what a write makes; with an idempotency key the same each time, so that it is found when the answer was lost."""
-    if key is None:
-        return services.new_id()
-    return hashlib.sha256(f"{caller.tenant}\0{caller.actor}\0{subject}\0{key}".encode()).hexdigest()[:24]
 
 
 def audit(
@@ -75,32 +73,59 @@ def answer(document: Any, status: int = 200, tag: str = "") -> Answer:
     return Answer(status, tag, encode(document))
 
 
-@dataclass(frozen=True)
-class Writes:
-    """Runs writes so that one with an idempotency key happens once. One lock suffices: people write rarely."""
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """A request that writes: who sends it, and what its headers demand. Depended on by routes."""
 
-    lock: threading.Lock
+    request: Request
+    services: WithServices
+    caller: Writer
+    idempotency_key: IdempotencyKey = None
 
-    def once(
-        self, request: Request, services: Services, caller: Principal, key: str | None, body: Any, write: Callable[[], Answer]
-    ) -> Response:
-        """The answer of `write`, or the one it gave before under this key. Raises Problem 400 for a key used for something else."""
-        if key is None:
-            return write().respond()
-        asked = hashlib.sha256(msgspec.json.encode([request.method, request.url.path, body], order="sorted")).hexdigest()
-        scoped = f"{caller.actor}:{key}"
-        with self.lock:
-            known = services.triage.recall(caller.tenant, scoped)
+    def new_id(self, subject: str) -> str:
+        """Id of what a write makes; with an idempotency key the same each time, so that it is found when the answer was lost."""
+        if self.idempotency_key is None:
+            return self.services.new_id()
+        parts = (self.caller.tenant, self.caller.actor, subject, self.idempotency_key)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+    def audit(self, action: str, subject: str, detail: dict[str, Any]) -> ports.Audit:
+        """Its audit entry."""
+        return audit(self.services, self.caller, action, subject, detail)
+
+    def once(self, body: Any, make: Callable[[], Answer]) -> Response:
+        """The answer of `make`, or the one it gave before under this key. Raises Problem 400 for a key used for something else."""
+        if self.idempotency_key is None:
+            return make().respond()
+        asked = hashlib.sha256(msgspec.json.encode([self.request.method, self.request.url.path, body], order="sorted")).hexdigest()
+        scoped = f"{self.caller.actor}:{self.idempotency_key}"
+        lock: threading.Lock = self.request.app.state.write_lock
+        with lock:
+            known = self.services.triage.recall(self.caller.tenant, scoped)
             if known is not None:
                 if known[0] != asked:
                     raise Problem(400, "Idempotency-Key: was used for another request", "idempotency")
                 return msgspec.msgpack.decode(known[1], type=Answer).respond()
-            made = write()
-            services.triage.remember(caller.tenant, scoped, asked, msgspec.msgpack.encode(made))
+            made = make()
+            self.services.triage.remember(self.caller.tenant, scoped, asked, msgspec.msgpack.encode(made))
             return made.respond()
 
 
-def writes_of(request: Request) -> Writes:
-    """The guard of the app that serves this request."""
-    writes: Writes = request.app.state.writes
-    return writes
+@dataclass(frozen=True, kw_only=True)
+class VersionedWrite(Write):
+    """A write to what has a version."""
+
+    if_match: IfMatch = None
+
+    def wanted_version(self) -> int | None:
+        """The version that `If-Match` names; None when any will do. Raises Problem 400."""
+        if self.if_match is None or self.if_match.strip() == "*":
+            return None
+        match = _ETAG.match(self.if_match.strip())
+        if match is None:
+            raise Problem(400, 'If-Match: is an ETag, a number in quotes, or "*"', "invalid")
+        return int(match.group(1))
+
+
+WithWrite = Annotated[Write, Depends()]
+WithVersionedWrite = Annotated[VersionedWrite, Depends()]

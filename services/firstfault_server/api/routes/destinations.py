@@ -15,9 +15,8 @@ from firstfault_server.api.access import Admin, Reader, Writer
 from firstfault_server.api.lists import WithList, json_response, listing
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
-from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import Services, WithServices
-from firstfault_server.api.writes import audit
+from firstfault_server.api.writes import Body, Name, audit
 from firstfault_server.core import search_fields
 from firstfault_server.core.documents import Document, rfc3339
 from firstfault_server.core.query import MAX_LENGTH, parse

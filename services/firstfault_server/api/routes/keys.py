@@ -14,9 +14,8 @@ from firstfault_server.api.access import Admin
 from firstfault_server.api.lists import json_response
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
-from firstfault_server.api.routes.triage import Body, Name
 from firstfault_server.api.services import WithServices
-from firstfault_server.api.writes import audit
+from firstfault_server.api.writes import Body, Name, audit
 from firstfault_server.core import access
 from firstfault_server.core.documents import Document, optional_time, rfc3339
 

@@ -3,18 +3,17 @@
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
 from firstfault_server import ports
 from firstfault_server.api import schemas
-from firstfault_server.api.access import Principal, Reader, Writer
+from firstfault_server.api.access import Principal, Reader
 from firstfault_server.api.lists import WithList, json_response, listing, parse_period, parse_time
 from firstfault_server.api.problems import Problem
-from firstfault_server.api.routes.triage import By
 from firstfault_server.api.services import Services, WithServices
-from firstfault_server.api.writes import Answer, IdempotencyKey, IfMatch, answer, audit, etag, new_id, wanted_version, writes_of
+from firstfault_server.api.writes import Answer, By, WithVersionedWrite, WithWrite, answer, etag
 from firstfault_server.core import model, search_fields
 from firstfault_server.core.documents import Document, rfc3339
 from firstfault_server.core.query import MAX_LENGTH
@@ -68,34 +67,31 @@ def show_silence(services: WithServices, caller: Reader, silence_id: str) -> Res
 
 
 @router.post("", response_model=schemas.Silence, status_code=201)
-def create_silence(
-    request: Request, services: WithServices, caller: Writer, body: NewSilence, idempotency_key: IdempotencyKey = None
-) -> Response:
+def create_silence(asked: WithWrite, body: NewSilence) -> Response:
     """Send no messages about what the search selects; when it ends, what is still open is told."""
     detail = body.model_dump(exclude_none=True)
-    silence_id = new_id(services, caller, "silence", idempotency_key)
+    silence_id = asked.new_id("silence")
+    services, caller = asked.services, asked.caller
 
     def write() -> Answer:
         silence = _made(services, caller, body, silence_id)
         if len(services.silences.ending_after(caller.tenant, silence.created_ns)) >= ports.MAX_SILENCES:
             raise Problem(400, f"a tenant has at most {ports.MAX_SILENCES} silences that have not ended", "invalid")
         try:
-            written = services.silences.put_silence(silence, audit(services, caller, "silence", silence.id, detail))
+            written = services.silences.put_silence(silence, asked.audit("silence", silence.id, detail))
         except ports.VersionConflict:
             # The same request was answered before, and the answer was lost with the process.
             written = services.silences.silence(caller.tenant, silence.id)
         return _answer(services, written, 201)
 
-    return writes_of(request).once(request, services, caller, idempotency_key, detail, write)
+    return asked.once(detail, write)
 
 
 @router.post("/{silence_id}/expire", response_model=schemas.Silence)
-def expire_silence(
-    request: Request, services: WithServices, caller: Writer, silence_id: str, body: By | None = None,
-    if_match: IfMatch = None, idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def expire_silence(asked: WithVersionedWrite, silence_id: str, body: By | None = None) -> Response:
     """End it now; one that has ended stays as it is."""
-    version = wanted_version(if_match)
+    version = asked.wanted_version()
+    services, caller = asked.services, asked.caller
     detail = (body or By()).model_dump(exclude_none=True)
 
     def write() -> Answer:
@@ -106,9 +102,9 @@ def expire_silence(
         if state_at(stored, now_ns) == "ended":
             return _answer(services, stored)
         ended = msgspec.structs.replace(stored, starts_ns=min(stored.starts_ns, now_ns), ends_ns=now_ns)
-        return _answer(services, services.silences.put_silence(ended, audit(services, caller, "expire", silence_id, detail)))
+        return _answer(services, services.silences.put_silence(ended, asked.audit("expire", silence_id, detail)))
 
-    return writes_of(request).once(request, services, caller, idempotency_key, detail, write)
+    return asked.once(detail, write)
 
 
 def _made(services: Services, caller: Principal, body: NewSilence, silence_id: str) -> model.Silence:
