@@ -3,7 +3,7 @@
 from typing import Final
 
 from firstfault_server.cli import terminal
-from firstfault_server.cli.client import EVERYTHING, Client
+from firstfault_server.cli.client import EVERYTHING, Client, segment
 
 SHORTEST: Final = 6
 """Characters that the beginning of an id must have; fewer are taken for an id."""
@@ -26,3 +26,8 @@ def incident_id(client: Client, text: str) -> str:
         shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
         terminal.fail(f"{text} is the beginning of {len(found)} incidents' ids, give more of it: {shown}", terminal.EXIT_USAGE)
     return found[0] if found else text
+
+
+def incident_path(client: Client, text: str) -> str:
+    """Where the API has the incident that a text stands for. Ends the command when several begin so."""
+    return f"/v1/incidents/{segment(incident_id(client, text))}"

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import report, terminal
-from firstfault_server.cli.abbreviated import incident_id
-from firstfault_server.cli.client import EVERYTHING, Client, UrlOption, connect, segment
+from firstfault_server.cli.abbreviated import incident_path
+from firstfault_server.cli.client import EVERYTHING, Client, UrlOption, connect
 from firstfault_server.cli.fields import flat
 
 Incident = Annotated[str, typer.Argument(metavar="ID", help="The id, or as much of its beginning as no other has, at least 6 characters.")]
@@ -22,18 +22,18 @@ def add_surroundings(app: typer.Typer) -> None:
     def timeline(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """What detection concluded, people did and receivers were told."""
         client, form = connect(api_url, output)
-        document = {"items": list(client.pages(f"/v1/incidents/{segment(incident_id(client, incident))}/timeline", EVERYTHING))}
-        if form == "table":
-            rows = [[item["time"][:23], item["what"], item["action"], item["actor"], flat(item["detail"])] for item in document["items"]]
-            terminal.table(["TIME", "WHAT", "ACTION", "BY", "DETAIL"], rows)
-        else:
-            terminal.emit(document, form)
+        terminal.show_items(
+            list(client.pages(f"{incident_path(client, incident)}/timeline", EVERYTHING)),
+            form,
+            ["TIME", "WHAT", "ACTION", "BY", "DETAIL"],
+            lambda item: [item["time"][:23], item["what"], item["action"], item["actor"], flat(item["detail"])],
+        )
 
     @app.command()
     def evidence(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Every observation the verdict rests on."""
         client, form = connect(api_url, output)
-        document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}/evidence")
+        document = client.get(f"{incident_path(client, incident)}/evidence")
         if form == "table":
             rows = [[item["time"], item["kind"], item["rank"], item["role"], item["source"], item["text"]] for item in document["items"]]
             terminal.table(["TIME", "KIND", "RANK", "ROLE", "SOURCE", "TEXT"], rows)
@@ -44,7 +44,7 @@ def add_surroundings(app: typer.Typer) -> None:
     def similar(incident: Incident, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Other incidents that look like it."""
         client, form = connect(api_url, output)
-        document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}/similar")
+        document = client.get(f"{incident_path(client, incident)}/similar")
         if form == "table":
             rows = [
                 [item["incident"]["id"], item["why"], item["incident"]["run"]["id"], item["incident"]["title"]]
@@ -65,10 +65,7 @@ def add_surroundings(app: typer.Typer) -> None:
         client, form = connect(api_url, output)
         try:
             for document in changes(client, query, period):
-                if form == "table":
-                    report.print_incident(document)
-                else:
-                    terminal.emit(document, "jsonl")
+                terminal.show(document, "table" if form == "table" else "jsonl", report.print_incident)
         except KeyboardInterrupt:
             raise typer.Exit(terminal.EXIT_DONE) from None
 

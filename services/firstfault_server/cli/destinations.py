@@ -6,10 +6,9 @@ import typer
 
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import EVERYTHING, TRY_TIMEOUT_S, UrlOption, connect, segment
+from firstfault_server.cli.options import Identifier, LimitOption
 
 app = terminal.application("Where pages go: add, list, test, enable, disable, remove; and what was delivered.")
-
-Identifier = Annotated[str, typer.Argument(metavar="ID")]
 
 
 @app.command()
@@ -39,15 +38,12 @@ def add(
 def list_destinations(output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
     """List destinations."""
     client, form = connect(api_url, output)
-    document = {"items": list(client.pages("/v1/destinations", EVERYTHING))}
-    if form == "table":
-        rows = [
-            [item["id"], item["name"], item["url"], item["where"], "yes" if item["enabled"] else f"no: {item['disabled_why']}"]
-            for item in document["items"]
-        ]
-        terminal.table(["ID", "NAME", "URL", "WHERE", "ENABLED"], rows)
-    else:
-        terminal.emit(document, form)
+    terminal.show_items(
+        list(client.pages("/v1/destinations", EVERYTHING)),
+        form,
+        ["ID", "NAME", "URL", "WHERE", "ENABLED"],
+        lambda item: [item["id"], item["name"], item["url"], item["where"], "yes" if item["enabled"] else f"no: {item['disabled_why']}"],
+    )
 
 
 @app.command()
@@ -91,21 +87,27 @@ def remove(destination: Identifier, api_url: UrlOption = None) -> None:
 @app.command()
 def deliveries(
     query: Annotated[str, typer.Argument(metavar="[Q]", help="Search, for instance 'delivered:false incident:abc'.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    limit: LimitOption = 50,
     output: terminal.OutputOption = None,
     api_url: UrlOption = None,
 ) -> None:
     """List tries to deliver messages, newest first."""
     client, form = connect(api_url, output)
     items = list(client.pages("/v1/deliveries", limit, q=query or None))
-    if form == "table":
-        rows = [
-            [item["time"][:23], item["destination"], item["incident"], item["kind"], item["attempt"], item["status"], item["error"] or "ok"]
-            for item in items
-        ]
-        terminal.table(["TIME", "DESTINATION", "INCIDENT", "KIND", "TRY", "STATUS", "RESULT"], rows)
-    else:
-        terminal.emit({"items": items}, form)
+    terminal.show_items(
+        items,
+        form,
+        ["TIME", "DESTINATION", "INCIDENT", "KIND", "TRY", "STATUS", "RESULT"],
+        lambda item: [
+            item["time"][:23],
+            item["destination"],
+            item["incident"],
+            item["kind"],
+            item["attempt"],
+            item["status"],
+            item["error"] or "ok",
+        ],
+    )
 
 
 def main(argv: list[str]) -> int:

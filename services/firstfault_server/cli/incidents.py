@@ -5,10 +5,11 @@ from typing import Annotated
 import typer
 
 from firstfault_server.cli import report, terminal
-from firstfault_server.cli.abbreviated import incident_id
+from firstfault_server.cli.abbreviated import incident_path
 from firstfault_server.cli.around import Incident, add_surroundings
-from firstfault_server.cli.client import UrlOption, connect, segment
+from firstfault_server.cli.client import UrlOption, connect
 from firstfault_server.cli.marks import add_marks
+from firstfault_server.cli.options import LimitOption, PeriodOption
 
 app = terminal.application("Incidents of a service: list, show, act.")
 
@@ -16,8 +17,8 @@ app = terminal.application("Incidents of a service: list, show, act.")
 @app.command("list")
 def list_incidents(
     query: Annotated[str, typer.Argument(metavar="[Q]", help="Search, for instance 'is:open run:xyz rank:>8'.")] = "",
-    period: Annotated[str | None, typer.Option("--since", help="How far back: 30m, 24h, 7d …")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    period: PeriodOption = None,
+    limit: LimitOption = 50,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 when there is any.")] = False,
     output: terminal.OutputOption = None,
     api_url: UrlOption = None,
@@ -25,27 +26,23 @@ def list_incidents(
     """List incidents, newest first."""
     client, form = connect(api_url, output)
     items = list(client.pages("/v1/incidents", limit, q=query or None, period=period))
-    if form == "table":
-        terminal.table(
-            ["ID", "STATE", "SEVERITY", "RUN", "FIRST FAULT", "SYMPTOM", "OPENED", "TITLE"],
-            [
-                [
-                    item["id"],
-                    item["state"] + (" (silenced)" if item["silences"] else ""),
-                    item["severity"],
-                    item["run"]["id"],
-                    "all" if item["first_fault"]["scope"] == "all" else _rank(item["first_fault"]["rank"]),
-                    item["symptom"],
-                    item["opened_at"][:19],
-                    item["title"],
-                ]
-                for item in items
-            ],
-            whole=["ID", "STATE"],
-            spare=["OPENED", "SEVERITY", "SYMPTOM", "FIRST FAULT"],
-        )
-    else:
-        terminal.emit({"items": items}, form)
+    terminal.show_items(
+        items,
+        form,
+        ["ID", "STATE", "SEVERITY", "RUN", "FIRST FAULT", "SYMPTOM", "OPENED", "TITLE"],
+        lambda item: [
+            item["id"],
+            item["state"] + (" (silenced)" if item["silences"] else ""),
+            item["severity"],
+            item["run"]["id"],
+            "all" if item["first_fault"]["scope"] == "all" else _rank(item["first_fault"]["rank"]),
+            item["symptom"],
+            item["opened_at"][:19],
+            item["title"],
+        ],
+        whole=["ID", "STATE"],
+        spare=["OPENED", "SEVERITY", "SYMPTOM", "FIRST FAULT"],
+    )
     if exit_code and items:
         raise typer.Exit(terminal.EXIT_FOUND)
 
@@ -58,11 +55,8 @@ def show(
 ) -> None:
     """Show one incident with its evidence."""
     client, form = connect(api_url, output)
-    document = client.get(f"/v1/incidents/{segment(incident_id(client, incident))}")
-    if form == "table":
-        report.print_incident(document)
-    else:
-        terminal.emit(document, form)
+    document = client.get(incident_path(client, incident))
+    terminal.show(document, form, report.print_incident)
 
 
 def _rank(rank: int | None) -> str:

@@ -13,6 +13,7 @@ from firstfault_server import ports
 from firstfault_server import settings as configuration
 from firstfault_server.cli import terminal
 from firstfault_server.cli.client import EVERYTHING, UrlOption, connect, segment
+from firstfault_server.cli.options import Identifier
 from firstfault_server.core.access import DEFAULT_TENANT
 
 app = terminal.application("API keys: create, list, revoke.")
@@ -70,19 +71,16 @@ def list_keys(
     else:
         client, form = connect(api_url, output)
         items = list(client.pages("/v1/keys", EVERYTHING))
-    if form == "table":
-        headings = ["ID", "TENANT", "NAME", "SCOPES", "CREATED", "REVOKED"]
-        terminal.table(
-            headings, [[k["id"], k["tenant"], k["name"], ",".join(k["scopes"]), k["created_at"], k["revoked_at"]] for k in items]
-        )
-    else:
-        terminal.emit({"items": items}, form)
+    terminal.show_items(
+        items,
+        form,
+        ["ID", "TENANT", "NAME", "SCOPES", "CREATED", "REVOKED"],
+        lambda key: [key["id"], key["tenant"], key["name"], ",".join(key["scopes"]), key["created_at"], key["revoked_at"]],
+    )
 
 
 @app.command()
-def revoke(
-    key: Annotated[str, typer.Argument(metavar="ID")], data: DataOption = None, direct: DirectOption = False, api_url: UrlOption = None
-) -> None:
+def revoke(key: Identifier, data: DataOption = None, direct: DirectOption = False, api_url: UrlOption = None) -> None:
     """Revoke a key: it is refused from now on."""
     if data is None and not direct:
         client, _ = connect(api_url, None)

@@ -5,28 +5,27 @@ from typing import Annotated, Any
 import typer
 
 from firstfault_server.cli import report, terminal
-from firstfault_server.cli.abbreviated import incident_id
+from firstfault_server.cli.abbreviated import incident_path
 from firstfault_server.cli.around import Incident
-from firstfault_server.cli.client import UrlOption, connect, segment
-
-By = Annotated[str | None, typer.Option("--by", help="Who does it, when the key stands for several people.")]
+from firstfault_server.cli.client import UrlOption, connect
+from firstfault_server.cli.options import ByOption
 
 
 def add_marks(app: typer.Typer) -> None:
     """Add the commands to an application."""
 
     @app.command()
-    def ack(incident: Incident, by: By = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+    def ack(incident: Incident, by: ByOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Acknowledge: somebody is on it."""
         _mark(incident, "ack", {"by": by}, output, api_url)
 
     @app.command()
-    def resolve(incident: Incident, by: By = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+    def resolve(incident: Incident, by: ByOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Resolve: it is over."""
         _mark(incident, "resolve", {"by": by}, output, api_url)
 
     @app.command()
-    def reopen(incident: Incident, by: By = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+    def reopen(incident: Incident, by: ByOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Reopen: it is not over after all."""
         _mark(incident, "reopen", {"by": by}, output, api_url)
 
@@ -35,7 +34,7 @@ def add_marks(app: typer.Typer) -> None:
         incident: Incident,
         period: Annotated[str | None, typer.Option("--for", help="How long: 2h, 7d … (default: until unmuted)")] = None,
         until: Annotated[str | None, typer.Option(help="Until when, RFC 3339.")] = None,
-        by: By = None,
+        by: ByOption = None,
         output: terminal.OutputOption = None,
         api_url: UrlOption = None,
     ) -> None:
@@ -43,7 +42,7 @@ def add_marks(app: typer.Typer) -> None:
         _mark(incident, "mute", {"period": period, "until": until, "by": by}, output, api_url)
 
     @app.command()
-    def unmute(incident: Incident, by: By = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
+    def unmute(incident: Incident, by: ByOption = None, output: terminal.OutputOption = None, api_url: UrlOption = None) -> None:
         """Unmute: messages again."""
         _mark(incident, "mute", {"unmute": True, "by": by}, output, api_url)
 
@@ -51,7 +50,7 @@ def add_marks(app: typer.Typer) -> None:
     def assign(
         incident: Incident,
         assignee: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Nobody, when left out.")] = None,
-        by: By = None,
+        by: ByOption = None,
         output: terminal.OutputOption = None,
         api_url: UrlOption = None,
     ) -> None:
@@ -63,7 +62,7 @@ def add_marks(app: typer.Typer) -> None:
     def note(
         incident: Incident,
         text: Annotated[str, typer.Argument(metavar="TEXT")],
-        by: By = None,
+        by: ByOption = None,
         output: terminal.OutputOption = None,
         api_url: UrlOption = None,
     ) -> None:
@@ -77,8 +76,5 @@ def _mark(incident: str, action: str, body: dict[str, Any], output: str | None, 
 
 def _send(incident: str, action: str, body: dict[str, Any], output: str | None, api_url: str | None) -> None:
     client, form = connect(api_url, output)
-    document = client.post(f"/v1/incidents/{segment(incident_id(client, incident))}/{action}", body)
-    if form == "table":
-        report.print_incident(document)
-    else:
-        terminal.emit(document, form)
+    document = client.post(f"{incident_path(client, incident)}/{action}", body)
+    terminal.show(document, form, report.print_incident)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Annotated, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import typer
@@ -66,6 +66,27 @@ def emit(document: Any, form: Form) -> None:
     else:
         sys.stdout.write(json_text(document, indent=2) + "\n")
     sys.stdout.flush()
+
+
+def show(document: Any, form: Form, as_table: Callable[[Any], None]) -> None:
+    """Write a document the way people read it, or as JSON."""
+    if form == "table":
+        as_table(document)
+    else:
+        emit(document, form)
+
+
+def show_items(
+    items: Sequence[Any],
+    form: Form,
+    headings: Sequence[str],
+    row: Callable[[Any], Sequence[object]],
+    *,
+    whole: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """Write a list as a table of one row an item (`whole` and `spare` as for `table`), or as JSON."""
+    show({"items": items}, form, lambda _: table(headings, map(row, items), whole=whole, spare=spare))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, whole: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
