@@ -10,6 +10,7 @@ from typing import Final
 from deploy.native.servers.process import ServerFailed
 from deploy.native.stack import layout as layouts
 from deploy.native.stack import life
+from deploy.native.stack.interruption import Interrupted, interruptible
 from deploy.native.stack.programs import programs
 from deploy.native.stack.supervision import ROOT, Supervisor
 
@@ -17,22 +18,29 @@ FOLDER: Final = ROOT / ".stack"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 failed."""
+    """Exit status: 0 done, 1 failed, 128 and the number of the signal that interrupted it."""
     parser = argparse.ArgumentParser(prog="python -m deploy.native.stack", description="The distributed service on this machine.")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="everything lies below it (default: .stack in the checkout)")
     parser.add_argument("--first-port", type=int, default=0, help="first of the neighbouring ports to use; default: free ones")
     parser.add_argument("what", choices=("up", "status", "down"))
     given = parser.parse_args(arguments)
     try:
-        if given.what == "up":
-            print(json.dumps(_addresses(life.up(given.folder, _say, given.first_port))))
-        elif given.what == "down":
-            life.down(given.folder, _say)
-        else:
-            return _status(given.folder)
+        with interruptible():
+            return _do(given.what, given.folder, given.first_port)
     except ServerFailed as error:
         _say(str(error))
         return 1
+    except Interrupted as request:
+        return request.status
+
+
+def _do(what: str, folder: Path, first_port: int) -> int:
+    if what == "status":
+        return _status(folder)
+    if what == "up":
+        print(json.dumps(_addresses(life.up(folder, _say, first_port))))
+    else:
+        life.down(folder, _say)
     return 0
 
 

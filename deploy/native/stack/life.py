@@ -1,29 +1,26 @@
 """Brings a stack up until everything answers, and down until nothing is left."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from deploy.native.servers.flink_rest import Rest
 from deploy.native.servers.process import ServerFailed
 from deploy.native.stack import layout as layouts
+from deploy.native.stack.ending import MARK, end, take_back
+from deploy.native.stack.interruption import Interrupted
 from deploy.native.stack.layout import Layout
 from deploy.native.stack.programs import DETECTION, READY, SERVERS, SERVICES, programs
-from deploy.native.stack.supervision import Supervisor
+from deploy.native.stack.supervision import UNDER_WAY, Supervisor
 
 MIGRATE_S: Final = 240
 READY_S: Final = 300.0
-MARK: Final = "FIRSTFAULT_STACK_FOLDER"
-"""Environment variable of every process of a stack, by which none of them is overlooked at the end."""
-
 THRESHOLDS: Final = '{"pause_floor_s": 15, "hang_confirm_s": 30, "hang_confirm_blind_s": 30}'
 """Unless FIRSTFAULT_THRESHOLDS says otherwise: a hang is shown within a minute, and a busy machine does not look like one."""
 
@@ -31,22 +28,44 @@ Say = Callable[[str], None]
 
 
 def up(folder: Path, say: Say, first_port: int = 0) -> Layout:
-    """Return when every server and service answers; what runs already is left alone. Raises ServerFailed."""
+    """Return when every server and service answers; what runs already is left alone. Raises ServerFailed.
+
+    Interrupted, it ends what it has begun; a folder that it has made goes, too.
+    """
+    made = layouts.load(folder) is None
     layout = layouts.make(folder, first_port)
     supervisor = Supervisor(layout, programs(layout))
+    whole = made or not supervisor.running
+    begun: list[str] = []
+    try:
+        _bring_up(layout, supervisor, begun, say)
+    except Interrupted as request:
+        kept = "" if made else f"; what it holds stays in {layout.folder}"
+        say(f"interrupted by {request}: ending what was begun{kept}")
+        take_back(layout, supervisor, begun, whole=whole, made=made)
+        raise
+    return layout
+
+
+def _bring_up(layout: Layout, supervisor: Supervisor, begun: list[str], say: Say) -> None:
+    """`begun` gets the names of the programs that were started."""
     environment = {"FIRSTFAULT_THRESHOLDS": THRESHOLDS, **layout.environment(), MARK: str(layout.folder)}
     supervisor.start(environment)
-    for name in SERVERS:
-        supervisor.run(name)
+
+    def run(*names: str) -> None:
+        for name in names:
+            if supervisor.states()[name] not in UNDER_WAY:
+                begun.append(name)
+                supervisor.run(name)
+
+    run(*SERVERS)
     say(f"starting {', '.join(SERVERS)}; the first time they are fetched, which takes minutes")
     _migrate(environment, supervisor)
-    for name in (DETECTION, *SERVICES):
-        supervisor.run(name)
+    run(DETECTION, *SERVICES)
     say(f"starting {', '.join((DETECTION, *SERVICES))}")
     for name, port in READY.items():
         _wait(lambda port=port: _ready(f"{layout.url(port)}/readyz"), name, supervisor)  # type: ignore[misc]
     _wait(lambda: _detecting(layout), DETECTION, supervisor)
-    return layout
 
 
 def down(folder: Path, say: Say) -> None:
@@ -56,11 +75,13 @@ def down(folder: Path, say: Say) -> None:
         if folder.exists():
             raise ServerFailed(f"{folder} holds no stack; it is left alone")
         return
-    Supervisor(layout, programs(layout)).shut_down()
-    for pid in _left(layout):
-        say(f"process {pid} was left over and is killed")
-        os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(layout.folder)
+    try:
+        for pid in end(layout, Supervisor(layout, programs(layout))):
+            say(f"process {pid} was left over and was killed")
+        shutil.rmtree(layout.folder)
+    except Interrupted as request:
+        say(f"interrupted by {request}: some of it may still run; `down` can be given again")
+        raise
 
 
 def _migrate(environment: dict[str, str], supervisor: Supervisor) -> None:
@@ -95,15 +116,3 @@ def _detecting(layout: Layout) -> str:
     rest = Rest(layout.at("flink"))
     jobs = (rest.ask("/jobs") or {}).get("jobs", [])
     return "" if any(rest.running(job["id"]) for job in jobs) else f"Flink's jobs: {jobs}"
-
-
-def _left(layout: Layout) -> Iterator[int]:
-    mark = f"{MARK}={layout.folder}".encode()
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            marked = mark in (place / "environ").read_bytes().split(b"\0")
-        except OSError:
-            # Gone in the meantime, or somebody else's.
-            continue
-        if marked and int(place.name) != os.getpid():
-            yield int(place.name)

@@ -4,7 +4,6 @@ python -m deploy.native.stack.run kafka --folder FOLDER
 """
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from deploy.native.servers.process import ServerFailed
 from deploy.native.servers.zookeeper import ZooKeeper
 from deploy.native.stack import layout as layouts
 from deploy.native.stack.detection import Detection, JobManager, TaskManager
+from deploy.native.stack.interruption import Interrupted, interruptible
 from deploy.native.stack.layout import Layout
 
 PID_FILE: Final = "server.pid"
@@ -58,26 +58,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     layout = layouts.load(given.folder)
     if layout is None:
         parser.error(f"{given.folder} holds no stack")
-    asked: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _frame: asked.append(number))
     server = SERVERS[given.name](layout)
+    try:
+        with interruptible():
+            return _run(given.name, server, layout.folder / given.name)
+    except Interrupted:
+        # While it starts, too: whoever asks does not wait until it is there.
+        server.stop()
+        return 0
+
+
+def _run(name: str, server: Server, own: Path) -> int:
+    """Until it ends by itself; exit status."""
     try:
         server.start()
     except ServerFailed as error:
-        print(f"{given.name}: {error}", file=sys.stderr, flush=True)
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
         return 1
-    own = layout.folder / given.name
     own.mkdir(exist_ok=True)
     (own / PID_FILE).write_text(str(server.pid), encoding="ascii")
-    print(f"{given.name}: runs", flush=True)
-    while not asked and server.pid is not None:
+    print(f"{name}: runs", flush=True)
+    while server.pid is not None:
         time.sleep(WATCH_S)
-    if server.pid is None:
-        print(f"{given.name}: ended by itself", file=sys.stderr, flush=True)
-        return 1
-    server.stop()
-    return 0
+    print(f"{name}: ended by itself", file=sys.stderr, flush=True)
+    return 1
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,11 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 CONFIG, PID, LOG = "supervisord.conf", "supervisord.pid", "supervisord.log"
 START_S: Final = 30.0
 STOP_S: Final = 120.0
+AGAIN_S: Final = 1.0
 LOG_BYTES: Final = 20 << 20
+UNDER_WAY: Final = frozenset({"RUNNING", "STARTING"})
+ENDING: Final = frozenset({"BACKOFF", "STOPPING"})
+"""Not ended yet: supervisord would start it again, or waits for it."""
 
 
 class Program(msgspec.Struct, kw_only=True, frozen=True):
@@ -72,15 +76,39 @@ class Supervisor:
 
     def run(self, name: str) -> None:
         """Start a program unless it runs."""
-        if self.states()[name] not in ("RUNNING", "STARTING"):
+        if self.states()[name] not in UNDER_WAY:
             with self._asking() as server:
                 server.startProcess(name, False)
 
     def halt(self, name: str) -> None:
         """End a program in order, and leave it so."""
-        if self.states()[name] in ("RUNNING", "STARTING", "BACKOFF"):
+        if self.states()[name] in {*UNDER_WAY, "BACKOFF"}:
             with self._asking() as server:
                 server.stopProcess(name)
+
+    def halt_all(self, names: Collection[str], within_s: float) -> bool:
+        """End programs in order, all at the same time; whether they have ended within the time. Raises OSError, xmlrpc.client.Error."""
+        now = time.monotonic()
+        deadline, again = now + within_s, now
+        while waiting := [name for name, state in self.states().items() if name in names and state in {*UNDER_WAY, *ENDING}]:
+            now = time.monotonic()
+            if now > deadline:
+                return False
+            if now >= again:
+                # Not once: one that has just been forked loses what comes before it is a program of its own.
+                again = now + AGAIN_S
+                for name in waiting:
+                    self._ask_to_end(name)
+            time.sleep(0.1)
+        return True
+
+    def _ask_to_end(self, name: str) -> None:
+        with self._asking() as server, suppress(xmlrpc.client.Fault):
+            # A fault: it has ended by itself meanwhile.
+            if server.getProcessInfo(name)["statename"] == "STOPPING":
+                server.signalProcess(name, "TERM")
+            else:
+                server.stopProcess(name, False)
 
     def states(self) -> dict[str, str]:
         """State of each program, as supervisord names it."""

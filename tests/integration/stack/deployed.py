@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from deploy.native.stack import life
+from deploy.native.stack.ending import MARK
 from deploy.native.stack.layout import Layout
 from deploy.native.stack.programs import READY, programs
 from deploy.native.stack.run import PID_FILE
@@ -68,7 +69,7 @@ class Deployed:
 @contextmanager
 def deployed(folder: Path) -> Iterator[Deployed]:
     """A stack for the length of the block, or the one that FIRSTFAULT_STACK_FOLDER names, which then stays up."""
-    named = os.environ.get(life.MARK)
+    named = os.environ.get(MARK)
     layout = life.up(Path(named) if named else folder, _say)
     stack = Deployed(layout)
     try:
