@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 failed, 128 and the number of the signal that interrupted it."""
     parser = argparse.ArgumentParser(prog="python -m deploy.native.stack", description="The distributed service on this machine.")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="everything lies below it (default: .stack in the checkout)")
-    parser.add_argument("--first-port", type=int, default=0, help="first of the neighbouring ports to use; default: free ones")
+    parser.add_argument("--first-port", type=int, default=0, help=f"first of {len(layouts.PORTS)} neighbouring ports; default: free ones")
     parser.add_argument("what", choices=("up", "status", "down"))
     given = parser.parse_args(arguments)
     try:

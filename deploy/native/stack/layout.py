@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from deploy.native.servers.process import ServerFailed
+from deploy.native.stack.ports import taken
 
 FILE: Final = "stack.json"
-FIRST_PORT, LAST_PORT = 20_000, 30_000
+FIRST_PORT, LAST_PORT, HIGHEST_PORT = 20_000, 30_000, 65_535
 PORTS: Final = (
     "supervisor",
     "kafka",
@@ -86,15 +87,17 @@ def load(folder: Path) -> Layout | None:
 
 
 def make(folder: Path, first_port: int = 0) -> Layout:
-    """The stack of a folder, made if there is none; `first_port` 0 takes free ports."""
+    """The stack of a folder, made if there is none; `first_port` 0 takes free ports. Raises ServerFailed."""
     folder = folder.resolve()
     known = load(folder)
     if known is not None:
+        own = known.ports[PORTS[0]]
+        if first_port not in (0, own):
+            raise ServerFailed(f"the stack of {folder} has its ports, from {own} on; leave --first-port out, or end it first (`down`)")
         return known
-    numbers = range(first_port, first_port + len(PORTS)) if first_port else _free_block(folder)
     layout = Layout(
         folder=folder,
-        ports=dict(zip(PORTS, numbers, strict=True)),
+        ports=_block(first_port) if first_port else dict(zip(PORTS, _free_block(folder), strict=True)),
         password=secrets.token_urlsafe(16),
         cursor_secret=secrets.token_urlsafe(32),
     )
@@ -103,6 +106,21 @@ def make(folder: Path, first_port: int = 0) -> Layout:
     file.touch(mode=0o600)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(msgspec.to_builtins(layout, enc_hook=str)), indent=1))
     return layout
+
+
+def _block(first: int) -> dict[str, int]:
+    """The ports from the one that somebody chose. Raises ServerFailed when one of them cannot be had."""
+    wanted = dict(zip(PORTS, range(first, first + len(PORTS)), strict=True))
+    if not 0 < first <= HIGHEST_PORT - len(PORTS) + 1:
+        raise ServerFailed(
+            f"--first-port {first}: {len(PORTS)} neighbouring ports are needed, so it is one from 1 to {HIGHEST_PORT - len(PORTS) + 1}"
+        )
+    if problem := taken(wanted):
+        raise ServerFailed(
+            f"--first-port {first}: {problem}. All from {first} to {first + len(PORTS) - 1} are needed: "
+            "name another first one, or leave it out and free ones are found"
+        )
+    return wanted
 
 
 def _free_block(folder: Path) -> range:

@@ -16,6 +16,7 @@ from deploy.native.stack import layout as layouts
 from deploy.native.stack.ending import MARK, end, take_back
 from deploy.native.stack.interruption import Interrupted
 from deploy.native.stack.layout import Layout
+from deploy.native.stack.ports import taken
 from deploy.native.stack.programs import DETECTION, READY, SERVERS, SERVICES, programs
 from deploy.native.stack.supervision import UNDER_WAY, Supervisor
 
@@ -36,6 +37,8 @@ def up(folder: Path, say: Say, first_port: int = 0) -> Layout:
     layout = layouts.make(folder, first_port)
     supervisor = Supervisor(layout, programs(layout))
     whole = made or not supervisor.running
+    if whole and not made and (problem := taken(layout.ports)):
+        raise ServerFailed(f"{problem}. End what uses it, or give the stack other ports: `down`, which removes what it keeps, then `up`")
     begun: list[str] = []
     try:
         _bring_up(layout, supervisor, begun, say)
