@@ -95,6 +95,8 @@ def make(folder: Path, first_port: int = 0) -> Layout:
         if first_port not in (0, own):
             raise ServerFailed(f"the stack of {folder} has its ports, from {own} on; leave --first-port out, or end it first (`down`)")
         return known
+    if folder.exists() and any(folder.iterdir()):
+        raise ServerFailed(f"{folder} holds something else, which the end of a stack would remove with it; name a new or an empty folder")
     layout = Layout(
         folder=folder,
         ports=_block(first_port) if first_port else dict(zip(PORTS, _free_block(folder), strict=True)),
