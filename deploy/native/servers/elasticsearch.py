@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from deploy.native.servers.jars import cache_folder, fetch
-from deploy.native.servers.process import Process, ServerFailed, find_java, free_ports
+from deploy.native.servers.process import ServerFailed, find_java
+from deploy.native.servers.server import Server
 
 JAVA: Final = 21
-START_S: Final = 180.0
-TRIES: Final = 3
 SOURCE: Final = Path(__file__).with_name("java") / "ElasticsearchNode.java"
 TRANSPORT: Final = "transport-netty4"
 DESCRIPTORS: Final = f"META-INF/es-plugins/{TRANSPORT}/"
@@ -56,44 +55,26 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-class Elasticsearch:
-    """A node that keeps its data and its port over restarts."""
+class Elasticsearch(Server):
+    """A node that is a cluster of its own."""
+
+    name = "Elasticsearch"
+    start_s = 180.0
 
     def __init__(self, folder: Path, *, port: int = 0, heap: str = "512m") -> None:
         """`port` 0 takes a free one."""
-        self._folder, self._port, self._heap = folder, port, heap
-        self._chosen = bool(port)
-        self._process: Process | None = None
+        super().__init__(folder, [port])
+        self._heap = heap
 
     @property
     def address(self) -> str:
         """URL for clients."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._ports[0]}"
 
-    @property
-    def pid(self) -> int | None:
-        """Process id while it runs."""
-        return self._process.pid if self._process is not None and self._process.alive else None
-
-    def start(self) -> None:
-        """Return when it takes requests. Raises ServerFailed."""
+    def _prepare(self) -> list[str]:
         home = build_home()
         for part in ("config", "data", "tmp"):
             (self._folder / part).mkdir(parents=True, exist_ok=True)
-        for left in reversed(range(TRIES)):
-            if not self._chosen:
-                (self._port,) = free_ports(1)
-            try:
-                self._start(home)
-            except ServerFailed as error:
-                # Somebody else may take a port between its choice and the start.
-                if left and not self._chosen and "Address already in use" in str(error):
-                    continue
-                raise
-            self._chosen = True
-            return
-
-    def _start(self, home: Path) -> None:
         config = self._folder / "config"
         settings = {
             "cluster.name": "firstfault",
@@ -101,7 +82,7 @@ class Elasticsearch:
             "path.data": self._folder / "data",
             "path.logs": self._folder,
             "http.host": "127.0.0.1",
-            "http.port": self._port,
+            "http.port": self._ports[0],
             # Nobody joins, but a node has to listen for others.
             "transport.host": "127.0.0.1",
             "transport.port": 0,
@@ -113,26 +94,14 @@ class Elasticsearch:
         (config / "log4j2.properties").write_text(LOGGING, encoding="ascii")
         options = [*JVM, "-Xms128m", f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self._folder / 'tmp'}", f"-Des.path.home={home}"]
         command = [find_java(JAVA), *options, f"-Des.path.conf={config}", "--module-path", str(home / "lib")]
-        command += ["-cp", str(home / "launcher"), SOURCE.stem, str(home), str(config)]
-        process = self._process = Process(command, self._folder / "server.log")
-        process.wait_until(self._answers, START_S, "Elasticsearch")
+        return [*command, "-cp", str(home / "launcher"), SOURCE.stem, str(home), str(config)]
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.address}/_cluster/health?wait_for_status=yellow&timeout=1s", timeout=5):
                 return True
         except (urllib.error.URLError, OSError):
             return False
-
-    def stop(self) -> None:
-        """End in order."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """End at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
 
 
 def build_home() -> Path:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from deploy.native.servers.jars import fetch
-from deploy.native.servers.process import Process, ServerFailed, find_java, free_ports
+from deploy.native.servers.process import ServerFailed, find_java
+from deploy.native.servers.server import Server
 
 JAVA: Final = 17
-START_S: Final = 120.0
-TRIES: Final = 3
 READY: Final = "Kafka Server started"
 LOGGING: Final = Path(__file__).with_name("kafka-log4j2.properties")
 JVM: Final = ("-Djava.awt.headless=true", "-XX:+ExitOnOutOfMemoryError", "-XX:MaxDirectMemorySize=128m")
@@ -49,63 +48,33 @@ PROPERTIES: Final = {
 }
 
 
-class Kafka:
-    """A node that keeps its data and its ports over restarts."""
+class Kafka(Server):
+    """A node: broker and controller."""
+
+    name = "Kafka"
+    start_s = 120.0
 
     def __init__(self, folder: Path, *, port: int = 0, heap: str = "256m", quick: bool = True) -> None:
         """`port` 0 takes free ones; otherwise the controller listens on the next port. `quick` starts faster and runs slower."""
-        self._folder, self._heap, self._quick = folder, heap, quick
-        self._chosen = bool(port)
-        self._ports = (port, port + 1)
-        self._process: Process | None = None
+        super().__init__(folder, [port, port + 1] if port else [0, 0])
+        self._heap, self._quick = heap, quick
 
     @property
     def address(self) -> str:
         """HOST:PORT for clients."""
         return f"127.0.0.1:{self._ports[0]}"
 
-    @property
-    def pid(self) -> int | None:
-        """Process id while it runs."""
-        return self._process.pid if self._process is not None and self._process.alive else None
-
-    def start(self) -> None:
-        """Return when it takes requests. Raises ServerFailed."""
+    def _prepare(self) -> list[str]:
         jars = fetch("kafka")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for left in reversed(range(TRIES)):
-            if not self._chosen:
-                first, second = free_ports(2)
-                self._ports = (first, second)
-            try:
-                self._start(jars)
-            except ServerFailed as error:
-                # Somebody else may take a port between its choice and the start.
-                if left and not self._chosen and "Address already in use" in str(error):
-                    continue
-                raise
-            self._chosen = True
-            return
-
-    def _start(self, jars: Path) -> None:
         config = self._folder / "server.properties"
-        log = self._folder / "server.log"
         config.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8")
         if not (self._folder / "data" / "meta.properties").exists():
             self._format(jars, config)
         options = [*JVM, *(QUICK if self._quick else STEADY), "-Xms64m", f"-Xmx{self._heap}"]
-        process = self._process = Process([*_java(jars, *options), "kafka.Kafka", str(config)], log)
-        process.wait_until(lambda: READY in log.read_text(encoding="utf-8", errors="replace"), START_S, "Kafka")
+        return [*_java(jars, *options), "kafka.Kafka", str(config)]
 
-    def stop(self) -> None:
-        """End in order: logs are flushed, the next start is quick."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """End at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
+    def _is_ready(self) -> bool:
+        return READY in self.log.read_text(encoding="utf-8", errors="replace")
 
     def _properties(self) -> dict[str, object]:
         client, controller = (f"127.0.0.1:{port}" for port in self._ports)
