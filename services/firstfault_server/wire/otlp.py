@@ -18,7 +18,7 @@ from firstfault_server.wire.attributes import Budget, attributes, reserved, stri
 from firstfault_server.wire.identity import Identities, bounded, process_key
 from firstfault_server.wire.mend import mend
 from firstfault_server.wire.points import clamp, join_steps, series_of
-from firstfault_server.wire.records import event_name, from_log, from_span
+from firstfault_server.wire.records import event_names, from_log, from_span
 from firstfault_server.wire.times import Window
 from firstfault_server.wire.unreadable import Unreadable
 
@@ -187,7 +187,7 @@ def _clean_logs(records: Any, node_records: bool, rejected: Counter[str]) -> boo
     changed = False
     doomed = []
     for i, record in enumerate(records):
-        if not node_records and event_name(record).startswith(NODE_PREFIX):
+        if not node_records and any(name.startswith(NODE_PREFIX) for name in event_names(record)):
             doomed.append(i)
             continue
         changed |= _strip(record.attributes)

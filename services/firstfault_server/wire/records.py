@@ -17,14 +17,12 @@ _SEVERITY: Final = {"TRACE": 1, "DEBUG": 5, "INFO": 9, "WARN": 13, "WARNING": 13
 _ERROR: Final = 17
 
 
-def event_name(record: logs_pb2.LogRecord) -> str:
-    """Name of the event, from the field or the older attribute."""
-    if record.event_name:
-        return record.event_name
+def event_names(record: logs_pb2.LogRecord) -> Iterator[str]:
+    """Every name that `from_log` could take for the event's: the field, and the older attribute each time that it is there."""
+    yield record.event_name
     for pair in record.attributes:
         if pair.key == EVENT_NAME_KEY:
-            return pair.value.string_value
-    return ""
+            yield string(attribute(pair.value, Budget()))
 
 
 def from_log(record: logs_pb2.LogRecord, window: Window) -> LogRecord:

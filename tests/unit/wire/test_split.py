@@ -3,8 +3,10 @@
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from firstfault_server.wire.otlp import Unreadable, split
+from firstfault_server.ports import LogEntry
+from firstfault_server.wire.otlp import Unreadable, decode, split
 from tests.unit.wire.requests import NOW, logs, metrics, resource
 
 
@@ -53,6 +55,24 @@ def test_node_records_need_the_scope() -> None:
     left = ExportLogsServiceRequest.FromString(refused.parts[0].body)
     assert [r.event_name for r in left.resource_logs[0].scope_logs[0].log_records] == ["train.log"]
     assert split("logs", body, node_records=True).parts[0].body == body
+
+
+@pytest.mark.parametrize("values", [["my.event", "node.xid"], ["", "node.xid"], [" node.xid"], ["\tnode.xid\n"], [["node.xid"]]])
+def test_node_records_need_the_scope_however_the_name_is_written(values: list[str | list[str]]) -> None:
+    """The attribute may come several times, with blanks, or as a list: what detection would read as a name is refused."""
+    request = logs([{"body": "Xid 79"}])
+    (record,) = request.resource_logs[0].scope_logs[0].log_records
+    for value in values:
+        pair = record.attributes.add(key="event.name")
+        if isinstance(value, list):
+            pair.value.array_value.values.extend(AnyValue(string_value=one) for one in value)
+        elif value:
+            pair.value.string_value = value
+    body = request.SerializeToString()
+    assert split("logs", body).rejected.total() == 1
+    allowed = split("logs", body, node_records=True).parts[0].body
+    (batch,) = decode(LogEntry(tenant="t", process="p", signal="logs", received_ns=NOW, body=allowed), "0")
+    assert batch.logs[0].event_name == "node.xid", "or there were nothing to refuse"
 
 
 def test_text_that_is_not_utf8_is_escaped_and_costs_nothing_else() -> None:
