@@ -1,5 +1,6 @@
 """An incident as people read it in ten seconds: what, where, why, evidence, history, what to do."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,9 @@ from firstfault_server.cli.terminal import clean
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _TAIL_LINES = 8
+_RANK = re.compile(r"\[[^\]]*\]:?")
+"""What launchers put in front of each line."""
+_SYNTAX = re.compile(r"\s*(?:Syntax|Indentation|Tab)Error\b")
 _EVIDENCE = 12
 
 
@@ -75,7 +79,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if len(document["evidence"]) > _EVIDENCE:
         yield "", f"… and {len(document['evidence']) - _EVIDENCE} more"
     yield from _listed("not seen", document["not_seen"])
-    yield from _listed("stderr", fault["stderr_tail"][-_TAIL_LINES:])
+    yield from _listed("stderr", _without_markers(fault["stderr_tail"])[-_TAIL_LINES:])
     history = document["history"]
     if history["count_7d"] > 1 or document["recurrences"]:
         yield (
@@ -93,6 +97,17 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _listed("notes", [f"{note['author']}: {note['text']}" for note in triage["notes"]])
     if document["url"]:
         yield "link", document["url"]
+
+
+def _without_markers(tail: Sequence[str]) -> list[str]:
+    """The lines but for Python's underlining, which takes the place of lines that say more; of a syntax error it is what says where."""
+    bare = [_RANK.sub("", line, count=1) if line.startswith("[") else line for line in tail]
+    syntax = [*map(_SYNTAX.match, bare[1:]), None]
+    return [line for place, line in enumerate(tail) if syntax[place] or not _is_marker(bare[place])]
+
+
+def _is_marker(line: str) -> bool:
+    return "^" in line and not line.strip(" \t~^")
 
 
 def _listed(label: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
