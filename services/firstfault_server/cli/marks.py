@@ -61,13 +61,18 @@ def add_marks(app: typer.Typer) -> None:
     @app.command()
     def note(
         incident: Incident,
-        text: Annotated[str, typer.Argument(metavar="TEXT")],
+        words: Annotated[
+            list[str], typer.Argument(metavar="TEXT", help="What to write: quotes are needed only for what the shell reads itself.")
+        ],
         by: ByOption = None,
         output: terminal.OutputOption = None,
         api_url: UrlOption = None,
     ) -> None:
-        """Write something down."""
-        _mark(incident, "notes", {"text": text, "by": by}, output, api_url)
+        """Write something down.
+
+        For instance `note 3f2a91 cable of rank 3 was loose`. Behind `--` words may begin with a dash.
+        """
+        _mark(incident, "notes", {"text": " ".join(words), "by": by}, output, api_url)
 
 
 def _mark(incident: str, action: str, body: dict[str, Any], output: str | None, api_url: str | None) -> None:
