@@ -20,7 +20,7 @@ DestinationTest = Callable[[ports.Destination], Awaitable[ports.Delivery]]
 UrlProblem = Callable[[str, bool], str]
 """Why messages cannot be sent to a URL, given whether private addresses are allowed; empty: they can."""
 Readiness = Callable[[], Mapping[str, str]]
-"""What is not ready, by part; empty: everything is."""
+"""Why each part does not work now; parts that work are left out, or empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,10 @@ class Services:
     triage_changed: TriageChanged
     test_destination: DestinationTest
     readiness: Readiness
+    """Parts without which nothing can be answered."""
     url_problem: UrlProblem
+    degraded: Readiness = dict
+    """Parts without which some things cannot be answered."""
     base_url: str = ""
     """Start of links to incidents, without a trailing slash."""
     allowed_hosts: frozenset[str] = frozenset()

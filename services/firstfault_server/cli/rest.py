@@ -53,6 +53,7 @@ async def serve_api(
     deliverer: Deliverer,
     triage_changed: TriageChanged,
     readiness: Readiness,
+    degraded: Readiness = dict,
     cursor_secret: bytes,
 ) -> None:
     """Serve until the end; open streams are ended first."""
@@ -73,6 +74,7 @@ async def serve_api(
         triage_changed=triage_changed,
         test_destination=deliverer.test,
         readiness=lambda: {**process.broken, **readiness()},
+        degraded=degraded,
         url_problem=alerting.url_problem,
         base_url=base_url(settings, addresses.bound(listener)),
         allowed_hosts=frozenset(settings.allowed_hosts),

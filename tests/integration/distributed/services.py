@@ -122,11 +122,17 @@ class Service:
         return self.url("api" if self.kind == "api" else "health")
 
     def problems(self) -> dict[str, str]:
-        """What it says is not ready."""
+        """What it says does not work."""
+        return self.state()[1]
+
+    def state(self) -> tuple[str, dict[str, str]]:
+        """What it says of itself, and what it says does not work; only with `not ready` requests go elsewhere."""
         answer = httpx.get(f"{self.health}/readyz", timeout=30, trust_env=False)
-        assert (answer.status_code == 200) == (answer.json()["status"] == "ok")
-        problems: dict[str, str] = answer.json().get("problems") or {}
-        return problems
+        found = answer.json()
+        assert answer.status_code == (503 if found["status"] == "not ready" else 200)
+        problems: dict[str, str] = found.get("problems") or {}
+        assert (found["status"] == "ok") == (not problems)
+        return found["status"], problems
 
     def figure(self, name: str, **labels: str) -> float:
         """A sample of its metrics, 0 when there is none."""

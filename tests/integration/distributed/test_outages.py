@@ -82,8 +82,10 @@ def test_no_clickhouse(cuttable: Cuttable) -> None:
     wait_for(lambda: cuttable.events() == events + 1, "events are stored all the same")
     wait_for(lambda: list(cuttable.writer.problems()) == ["aggregates"], "the writer says so")
     assert cuttable.writer.figure("firstfault_consumer_waits_total", loop="aggregates", reason="store") >= 1
+    wait_for(lambda: bool(cuttable.api.problems()), "the API says so")
+    state, problems = cuttable.api.state()
+    assert (state, list(problems)) == ("degraded", ["metrics"])
     assert cuttable.status("/v1/incidents") == 200
-    wait_for(lambda: "metrics" in cuttable.api.problems(), "the API says so")
     assert cuttable.rollups() == rollups
     cuttable.clickhouse.join()
     wait_for(lambda: cuttable.rollups() == rollups + 1, "the numbers follow")
@@ -99,7 +101,8 @@ def test_no_elasticsearch(cuttable: Cuttable) -> None:
     wait_for(lambda: cuttable.rollups() == rollups + 1, "numbers are stored all the same")
     wait_for(lambda: list(cuttable.writer.problems()) == ["context"], "the writer says so")
     assert cuttable.status("/v1/incidents") == 503
-    assert "elasticsearch" in cuttable.api.problems()
+    wait_for(lambda: cuttable.api.state()[0] == "not ready", "no request comes here any more")
+    assert list(cuttable.api.problems()) == ["elasticsearch"]
     assert cuttable.events() == events
     # It has no keys to look up and must not guess.
     answer = httpx.post(cuttable.ingest.url("otlp-http") + "/v1/logs", json={}, timeout=30, trust_env=False)

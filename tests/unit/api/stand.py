@@ -47,6 +47,7 @@ class Stand:
         self.changed: list[tuple[model.Incident, model.Triage]] = []
         self.changes = Changes()
         self.problems: dict[str, str] = {}
+        self.degraded: dict[str, str] = {}
         self.ids = iter(f"id{number:04}" for number in range(10_000))
         self.services = Services(
             incidents=self.stores.incidents,
@@ -64,6 +65,7 @@ class Stand:
             triage_changed=lambda changed, triage: self.changed.append((changed, triage)),
             test_destination=self._test,
             readiness=lambda: self.problems,
+            degraded=lambda: self.degraded,
             url_problem=lambda url, _private: "" if url.startswith("http") else "the URL must start with http",
             base_url="http://api.example",
             new_secret=lambda: bytes(range(32)),

@@ -78,6 +78,20 @@ def test_readiness_says_what_is_missing(stand: Stand) -> None:
     assert response.status_code == 503
     assert response.json()["problems"] == {"detection": "the disk is full"}
     assert client.get("/healthz").status_code == 200
+    stand.problems["detection"] = ""
+    assert client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_what_only_some_requests_need_takes_no_replica_out(stand: Stand) -> None:
+    client = stand.client()
+    stand.degraded |= {"metrics": "ClickHouse is away", "stream": ""}
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    assert response.json() == {"status": "degraded", "problems": {"metrics": "ClickHouse is away"}}
+    stand.problems["elasticsearch"] = "no answer"
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json() == {"status": "not ready", "problems": {"elasticsearch": "no answer", "metrics": "ClickHouse is away"}}
 
 
 def test_requests_are_counted_by_route_and_never_by_path(stand: Stand, reader: TestClient) -> None:

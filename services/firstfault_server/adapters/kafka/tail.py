@@ -13,8 +13,8 @@ from firstfault_server.adapters.kafka.records import MILLISECOND_NS
 from firstfault_server.adapters.kafka.topics import topic_name
 from firstfault_server.wire.incoming import TopicRecord
 
-REFRESH_S: Final = 30.0
-"""How soon partitions that were added are read."""
+REFRESH_S: Final = 5.0
+"""How soon partitions that were added are read, and a cluster that is away is noticed."""
 MOST: Final = 500
 
 

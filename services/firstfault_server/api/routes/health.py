@@ -6,7 +6,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from firstfault_server.api import schemas
 from firstfault_server.api.lists import json_response
-from firstfault_server.api.services import WithServices
+from firstfault_server.api.services import Readiness, WithServices
 
 router = APIRouter(tags=["health"])
 
@@ -19,11 +19,17 @@ async def alive() -> Response:
 
 @router.get("/readyz", response_model=schemas.Health, responses={503: {"model": schemas.Health}})
 def ready(services: WithServices) -> Response:
-    """Every part works; else 503 and what does not."""
-    problems = dict(services.readiness())
-    if problems:
-        return json_response({"status": "not ready", "problems": problems}, 503)
+    """Whether requests can be answered; 503 and why not, or `degraded` and what cannot be answered."""
+    needed, other = _problems(services.readiness), _problems(services.degraded)
+    if needed:
+        return json_response({"status": "not ready", "problems": {**needed, **other}}, 503)
+    if other:
+        return json_response({"status": "degraded", "problems": other})
     return json_response({"status": "ok"})
+
+
+def _problems(asked: Readiness) -> dict[str, str]:
+    return {part: problem for part, problem in asked().items() if problem}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

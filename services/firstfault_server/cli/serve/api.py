@@ -2,10 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
 
-from firstfault_server import ports, telemetry
-from firstfault_server.adapters.elasticsearch import ElasticsearchStores
+from firstfault_server import telemetry
 from firstfault_server.adapters.kafka.tail import Tail
 from firstfault_server.alerter.planning import Planner
 from firstfault_server.api.changes import Changes
@@ -13,8 +11,8 @@ from firstfault_server.api.following import Following
 from firstfault_server.cli import addresses, alerting, connections, rest
 from firstfault_server.cli.process import Process
 from firstfault_server.cli.serve.stores import open_aggregates, open_context_stores
+from firstfault_server.cli.serve.watching import watch_clickhouse, watch_elasticsearch
 from firstfault_server.core import model
-from firstfault_server.core.access import DEFAULT_TENANT
 from firstfault_server.wire import outputs
 
 
@@ -38,6 +36,7 @@ async def start_api(process: Process) -> str:
     following = Following(tail.read, stores.incidents, stores.triage, changes, process.clock)
     process.stack.push_async_callback(asyncio.to_thread, following.stop, settings.drain_s)
     following.start()
+    elasticsearch, clickhouse = watch_elasticsearch(process, stores), watch_clickhouse(process, aggregates)
     await rest.serve_api(
         process,
         listener,
@@ -46,28 +45,12 @@ async def start_api(process: Process) -> str:
         changes=changes,
         deliverer=alerting.make_deliverer(process, stores.outbox, stores.access, metrics),
         triage_changed=triage_changed,
-        readiness=lambda: _problems(stores, aggregates, following),
+        # Nothing can be answered without Elasticsearch: keys are there, too.
+        readiness=lambda: {"elasticsearch": elasticsearch.problem},
+        degraded=lambda: {"metrics": clickhouse.problem, "stream": following.problem},
         cursor_secret=_cursor_secret(process),
     )
     return f"ready api={addresses.bound(listener)}"
-
-
-def _problems(stores: ElasticsearchStores, aggregates: ports.AggregateStore, following: Following) -> Mapping[str, str]:
-    """What does not work now, by part. Blocks."""
-
-    def asked(question: Callable[[], object]) -> str:
-        try:
-            question()
-        except ports.StoreUnavailable as error:
-            return str(error)
-        return ""
-
-    found = {
-        "elasticsearch": asked(lambda: stores.triage.triage(DEFAULT_TENANT, "none")),
-        "metrics": asked(lambda: aggregates.metrics(DEFAULT_TENANT, "none")),
-        "stream": following.problem,
-    }
-    return {part: problem for part, problem in found.items() if problem}
 
 
 def _cursor_secret(process: Process) -> bytes:
