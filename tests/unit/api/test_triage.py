@@ -24,6 +24,70 @@ def test_acknowledging_twice_is_acknowledging_once(writer: TestClient) -> None:
     assert document["triage"]["ack_by"] == "key:ffk_acme-writer"
 
 
+@pytest.mark.parametrize(
+    ("before", "action", "body"),
+    [
+        ([], "ack", {}),
+        ([], "ack", {"by": "ada"}),
+        ([], "resolve", {"by": "ada"}),
+        (["resolve"], "ack", {"by": "ada"}),
+        (["resolve"], "reopen", {}),
+        (["ack"], "reopen", {}),
+        ([], "mute", {}),
+        ([], "mute", {"until": rfc3339(NOW_NS + 3600 * SECOND_NS)}),
+        (["mute"], "mute", {"unmute": True}),
+        ([], "assign", {"assignee": "bo"}),
+        (["assign"], "assign", {"assignee": None}),
+    ],
+)
+def test_what_is_so_already_is_no_entry_and_no_version(
+    before: list[str], action: str, body: dict[str, object], stand: Stand, writer: TestClient
+) -> None:
+    for earlier in before:
+        assert writer.post(f"{PATH}/{earlier}", json={"assignee": "x"} if earlier == "assign" else {}).status_code == 200
+    first = writer.post(f"{PATH}/{action}", json=body)
+    entries = items(writer, f"{PATH}/timeline")
+    assert len([entry for entry in entries if entry["what"] == "person"]) == len(before) + 1
+    for _ in range(2):
+        stand.clock.time_ns += SECOND_NS
+        again = writer.post(f"{PATH}/{action}", json=body)
+        assert (again.status_code, again.json(), again.headers["etag"]) == (200, first.json(), first.headers["etag"])
+    assert items(writer, f"{PATH}/timeline") == entries
+
+
+@pytest.mark.parametrize(("action", "marked"), [("ack", "acknowledged"), ("resolve", "resolved")])
+def test_the_same_mark_counts_again_when_the_failure_has_come_back_and_from_somebody_else(
+    action: str, marked: str, stand: Stand, writer: TestClient
+) -> None:
+    def people() -> list[str]:
+        return [entry["detail"]["by"] for entry in items(writer, f"{PATH}/timeline") if entry["what"] == "person"]
+
+    for by in ("ada", "bo", "bo"):
+        stand.clock.time_ns += SECOND_NS
+        writer.post(f"{PATH}/{action}", json={"by": by})
+    assert sorted(people()) == ["ada", "bo"]
+    stored = stand.stores.incidents.incident("acme", "incident-acme")
+    stored.revision += 1
+    stored.recurrences = 1
+    stored.first_fault.time = stand.clock.time_ns + SECOND_NS
+    stand.stores.incidents.write_incidents([stored])
+    assert writer.get(PATH).json()["state"] == "open"
+    stand.clock.time_ns += 2 * SECOND_NS
+    assert writer.post(f"{PATH}/{action}", json={"by": "bo"}).json()["state"] == marked
+    assert sorted(people()) == ["ada", "bo", "bo"]
+
+
+def test_a_reopening_of_what_is_open_says_nothing(writer: TestClient) -> None:
+    assert writer.post(f"{PATH}/reopen").headers["etag"] == '"0"'
+    assert [entry for entry in items(writer, f"{PATH}/timeline") if entry["what"] == "person"] == []
+
+
+def test_a_repeated_mark_with_an_old_version_is_refused_all_the_same(writer: TestClient) -> None:
+    writer.post(f"{PATH}/ack")
+    assert writer.post(f"{PATH}/ack", headers={"if-match": '"0"'}).status_code == 412
+    assert writer.post(f"{PATH}/ack", headers={"if-match": '"1"'}).status_code == 200
+
+
 def test_a_mute_ends_by_time_and_by_hand(stand: Stand, writer: TestClient) -> None:
     assert writer.post(f"{PATH}/mute", json={"period": "2h"}).status_code == 200
     assert [item["id"] for item in items(writer, "/v1/incidents", q="is:muted")] == ["incident-acme"]
@@ -97,6 +161,7 @@ def test_a_note_is_found_again_when_its_answer_was_lost(stand: Stand, writer: Te
     stand.stores.triage.remember = remembered  # type: ignore[method-assign]
     writer.post(f"{PATH}/notes", json={"text": "once"}, headers=headers)
     assert len(items(writer, f"{PATH}/notes")) == 1
+    assert [entry["action"] for entry in items(writer, f"{PATH}/timeline") if entry["what"] == "person"] == ["note"]
 
 
 def test_every_change_is_in_the_timeline_with_its_author(writer: TestClient) -> None:

@@ -1,4 +1,7 @@
-"""People's marks on incidents: acknowledge, resolve, reopen, mute, assign, note. Each is compare-and-set and leaves an audit entry."""
+"""People's marks on incidents: acknowledge, resolve, reopen, mute, assign, note. Each is compare-and-set and leaves an audit entry.
+
+One that says what is so already changes nothing and leaves none.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +21,7 @@ from firstfault_server.api.services import WithServices
 from firstfault_server.api.shown import Shown
 from firstfault_server.api.writes import Answer, Body, By, Name, VersionedWrite, WithVersionedWrite, answer, etag
 from firstfault_server.core import model
-from firstfault_server.core.documents import note_document, rfc3339
+from firstfault_server.core.documents import merged_state, note_document, rfc3339
 
 router = APIRouter(prefix="/v1/incidents/{incident_id}", tags=["incidents"])
 
@@ -26,8 +29,8 @@ MAX_NOTES = 200
 TRIES = 5
 """Compare-and-set without `If-Match` is repeated so often when others write at the same time."""
 
-Change = Callable[[model.Triage], model.Triage]
-"""What a mark makes of the marks before it."""
+Change = Callable[[model.Incident, model.Triage], model.Triage]
+"""What a mark makes of the marks before it; the same ones when it says nothing new."""
 
 
 class Mute(By):
@@ -59,7 +62,9 @@ def acknowledge(asked: WithVersionedWrite, incident_id: str, body: By | None = N
     marks = body or By()
     now_ns, person = asked.services.clock.now_ns(), marks.by or asked.caller.actor
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(incident: model.Incident, triage: model.Triage) -> model.Triage:
+        if triage.ack_by == person and _stands(incident, triage.ack_at_ns):
+            return triage
         return msgspec.structs.replace(triage, ack_by=person, ack_at_ns=now_ns)
 
     return _write(asked, incident_id, "ack", marks, change)
@@ -71,7 +76,9 @@ def resolve(asked: WithVersionedWrite, incident_id: str, body: By | None = None)
     marks = body or By()
     now_ns, person = asked.services.clock.now_ns(), marks.by or asked.caller.actor
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(incident: model.Incident, triage: model.Triage) -> model.Triage:
+        if triage.resolved_by == person and _stands(incident, triage.resolved_at_ns):
+            return triage
         return msgspec.structs.replace(triage, resolved_by=person, resolved_at_ns=now_ns, reopened_at_ns=None)
 
     return _write(asked, incident_id, "resolve", marks, change)
@@ -83,7 +90,9 @@ def reopen(asked: WithVersionedWrite, incident_id: str, body: By | None = None) 
     marks = body or By()
     now_ns = asked.services.clock.now_ns()
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(incident: model.Incident, triage: model.Triage) -> model.Triage:
+        if triage.ack_by is None and triage.resolved_by is None and merged_state(incident, triage) == "open":
+            return triage
         return msgspec.structs.replace(triage, resolved_by=None, resolved_at_ns=None, reopened_at_ns=now_ns, ack_by=None, ack_at_ns=None)
 
     return _write(asked, incident_id, "reopen", marks, change)
@@ -104,7 +113,7 @@ def mute(asked: WithVersionedWrite, incident_id: str, body: Mute | None = None) 
     elif marks.period is not None:
         until_ns = min(now_ns + parse_period(marks.period), FOREVER_NS)
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(_incident: model.Incident, triage: model.Triage) -> model.Triage:
         if until_ns is not None and until_ns <= now_ns:
             field = "period" if marks.until is None else "until"
             raise Problem(400, f"{field}: the mute would end at once; give a time after {rfc3339(now_ns)}", "invalid")
@@ -117,7 +126,7 @@ def mute(asked: WithVersionedWrite, incident_id: str, body: Mute | None = None) 
 def assign(asked: WithVersionedWrite, incident_id: str, body: Assign) -> Response:
     """Give it to a person."""
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(_incident: model.Incident, triage: model.Triage) -> model.Triage:
         return msgspec.structs.replace(triage, assignee=body.assignee)
 
     return _write(asked, incident_id, "assign", body, change)
@@ -139,7 +148,7 @@ def add_note(asked: WithVersionedWrite, incident_id: str, body: NewNote) -> Resp
     note_id = asked.new_id(incident_id)
     note = model.Note(id=note_id, author=body.by or asked.caller.actor, time_ns=asked.services.clock.now_ns(), text=body.text)
 
-    def change(triage: model.Triage) -> model.Triage:
+    def change(_incident: model.Incident, triage: model.Triage) -> model.Triage:
         if any(known.id == note_id for known in triage.notes):
             return triage
         if len(triage.notes) >= MAX_NOTES:
@@ -149,6 +158,12 @@ def add_note(asked: WithVersionedWrite, incident_id: str, body: NewNote) -> Resp
     return _write(asked, incident_id, "note", body, change, 201)
 
 
+def _stands(incident: model.Incident, mark_ns: int | None) -> bool:
+    """Whether a mark of that time says something still: not once the failure has come back after it."""
+    alone = model.Triage(tenant=incident.tenant, incident=incident.id, ack_at_ns=mark_ns)
+    return merged_state(msgspec.structs.replace(incident, state="open"), alone) != "open"
+
+
 def _write(asked: VersionedWrite, incident_id: str, action: str, body: Body, change: Change, status: int = 200) -> Response:
     version = asked.wanted_version()
     services, tenant = asked.services, asked.caller.tenant
@@ -156,7 +171,7 @@ def _write(asked: VersionedWrite, incident_id: str, action: str, body: Body, cha
 
     def write() -> Answer:
         incident = services.incidents.incident(tenant, incident_id)
-        triage = _compare_and_set(asked, incident_id, action, detail, change, version)
+        triage = _compare_and_set(asked, incident, action, detail, change, version)
         services.triage_changed(incident, triage)
         services.changes.publish([(tenant, incident_id)])
         return answer(Shown(services, tenant).document(incident, triage), status, etag(triage.version))
@@ -165,15 +180,18 @@ def _write(asked: VersionedWrite, incident_id: str, action: str, body: Body, cha
 
 
 def _compare_and_set(
-    asked: VersionedWrite, incident_id: str, action: str, detail: dict[str, Any], change: Change, version: int | None
+    asked: VersionedWrite, incident: model.Incident, action: str, detail: dict[str, Any], change: Change, version: int | None
 ) -> model.Triage:
     store = asked.services.triage
     for attempt in range(1, TRIES + 1):
-        stored = store.triage(asked.caller.tenant, incident_id)
+        stored = store.triage(asked.caller.tenant, incident.id)
         if version is not None and stored.version != version:
             raise ports.VersionConflict(f"the triage version is {stored.version}")
+        changed = change(incident, stored)
+        if changed == stored:
+            return stored
         try:
-            return store.put_triage(change(stored), asked.audit(action, incident_id, detail))
+            return store.put_triage(changed, asked.audit(action, incident.id, detail))
         except ports.VersionConflict:
             if version is not None or attempt == TRIES:
                 raise
