@@ -1,9 +1,10 @@
 """Who may use the service, and where its pages go."""
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from firstfault_server.core.model.base import otherwise
 from firstfault_server.ports.stores import Audit
 
 Permission: TypeAlias = Literal["ingest", "node", "read", "write", "admin"]
@@ -16,7 +17,7 @@ class AccessKey(msgspec.Struct, kw_only=True):
     tenant: str
     name: str
     secret_hash: str
-    scopes: list[Permission]
+    scopes: list[Annotated[Permission, otherwise(None)]]
     created_ns: int
     revoked_ns: int | None = None
     last_used_ns: int | None = None

@@ -1,13 +1,14 @@
 """Messages to destinations: what waits, and the record of every try."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from firstfault_server.core.model.base import otherwise
 from firstfault_server.ports.lists import ListQuery, Page
 
-MessageKind: TypeAlias = Literal["opened", "corrected", "resolved", "test"]
+MessageKind: TypeAlias = Annotated[Literal["opened", "corrected", "resolved", "test"], otherwise("corrected")]
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -25,7 +26,7 @@ class Message(msgspec.Struct, kw_only=True):
     created_ns: int
     attempts: int = 0
     next_try_ns: int = 0
-    state: Literal["waiting", "delivered", "failed"] = "waiting"
+    state: Annotated[Literal["waiting", "delivered", "failed"], otherwise("failed")] = "waiting"
     last_error: str = ""
 
 

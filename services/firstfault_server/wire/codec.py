@@ -1,7 +1,8 @@
 """Records of the model as protobuf messages and back, for the topics of the distributed deployment.
 
-Fields go by name: each message has exactly the fields of its record (a test holds them together). A field that this version does not
-know is passed over.
+Fields go by name: each message has exactly the fields of its record (a test holds them together). What a later version wrote is read, too:
+a field that this version does not know is passed over, a value of a closed list counts as what the list says (`core.later`), and an
+attribute of another kind is empty text.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from firstfault_server.core import model
+from firstfault_server.core import later, model
 from firstfault_server.wire.pb import records_pb2 as pb
 from firstfault_server.wire.unreadable import Unreadable
 
@@ -37,7 +38,7 @@ def decode(kind: type[RecordT], data: bytes) -> RecordT:
     """The record of a message. Raises Unreadable."""
     try:
         message = MESSAGES[kind].FromString(data)
-        return msgspec.convert(_plain(message), kind)
+        return later.convert(_plain(message), kind)
     except (DecodeError, msgspec.ValidationError) as error:
         raise Unreadable(f"not a {kind.__name__}: {error}") from error
 

@@ -11,7 +11,7 @@ import msgspec
 from firstfault_server.adapters.elasticsearch.periods import period_of
 from firstfault_server.adapters.elasticsearch.query import long, plain
 from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS, EVENTS
-from firstfault_server.core import model, search_fields
+from firstfault_server.core import later, model, search_fields
 from firstfault_server.core.documents import attributes_document, rfc3339
 from firstfault_server.core.search_match import words
 from firstfault_server.core.unicode import escaped
@@ -35,8 +35,8 @@ def pack(record: msgspec.Struct) -> str:
 
 
 def unpack(text: str, kind: type[RecordT]) -> RecordT:
-    """The record that `pack` made."""
-    return msgspec.msgpack.decode(zlib.decompress(base64.b64decode(text)), type=kind)
+    """The record that `pack` made, of this version or a later one."""
+    return later.decode(zlib.decompress(base64.b64decode(text)), kind)
 
 
 def storable(record: RecordT) -> tuple[RecordT, str]:

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from firstfault_server.core import later
 from firstfault_server.core.unicode import escaped
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
@@ -24,9 +25,9 @@ def pack(record: msgspec.Struct) -> bytes:
 
 
 def unpack(data: bytes, kind: type[RecordT]) -> RecordT:
-    """The record that `pack` made."""
+    """The record that `pack` made, of this version or a later one."""
     body = memoryview(data)[1:]
-    return msgspec.msgpack.decode(zlib.decompress(body) if data[:1] == _DEFLATED else body, type=kind)
+    return later.decode(zlib.decompress(body) if data[:1] == _DEFLATED else body, kind)
 
 
 def storable(record: RecordT) -> tuple[RecordT, bytes]:

@@ -1,6 +1,6 @@
 """Words that the records share, and what every record that crosses a stage boundary is made of."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -8,10 +8,20 @@ SECOND_NS = 1_000_000_000
 
 Scalar: TypeAlias = str | int | float | bool
 Attribute: TypeAlias = Scalar | list[Scalar]
-Severity: TypeAlias = Literal["critical", "error", "warning", "info"]
-Scope: TypeAlias = Literal["rank", "node", "group", "all"]
-Role: TypeAlias = Literal["initiating", "cascade", "waiting", "teardown", "unknown"]
-RunState: TypeAlias = Literal["running", "finished", "failed", "killed", "preempted", "cancelled", "time_limit", "unreachable"]
+
+
+def otherwise(value: str | None) -> msgspec.Meta:
+    """What a value of a closed list counts as that this version does not know (`core.later`); None: it is left out of its list."""
+    return msgspec.Meta(extra={OTHERWISE: value})
+
+
+OTHERWISE = "otherwise"
+Severity: TypeAlias = Annotated[Literal["critical", "error", "warning", "info"], otherwise("error")]
+Scope: TypeAlias = Annotated[Literal["rank", "node", "group", "all"], otherwise("group")]
+Role: TypeAlias = Annotated[Literal["initiating", "cascade", "waiting", "teardown", "unknown"], otherwise("unknown")]
+RunState: TypeAlias = Annotated[
+    Literal["running", "finished", "failed", "killed", "preempted", "cancelled", "time_limit", "unreachable"], otherwise("unreachable")
+]
 
 
 class Record(msgspec.Struct, kw_only=True, tag_field="record", omit_defaults=True):

@@ -1,10 +1,10 @@
 """One failure of one run, its symptom's row in the taxonomy, and people's marks on it (contract.md)."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from firstfault_server.core.model.base import Record, Role, Scope, Severity
+from firstfault_server.core.model.base import Record, Role, Scope, Severity, otherwise
 from firstfault_server.core.model.flow import ExceptionInfo
 
 
@@ -33,7 +33,7 @@ class Cause(msgspec.Struct, kw_only=True):
 class FirstFault(msgspec.Struct, kw_only=True):
     """What failed first. `rank` is None when the evidence names no single rank; then `candidates` and `scope` say more."""
 
-    status: Literal["provisional", "settled"] = "provisional"
+    status: Annotated[Literal["provisional", "settled"], otherwise("settled")] = "provisional"
     rank: int | None = None
     scope: Scope = "rank"
     candidates: list[int] = []
@@ -63,7 +63,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One observation an incident rests on."""
 
     id: str
-    kind: Literal["exception", "log", "metric", "signal", "silence", "node"]
+    kind: Annotated[Literal["exception", "log", "metric", "signal", "silence", "node"], otherwise("log")]
     text: str
     rank: int | None = None
     node: str = ""
@@ -120,7 +120,7 @@ class Incident(Record, tag="incident", kw_only=True):
     run: RunRef
     number: int = 1
     """n-th incident of the run."""
-    state: Literal["open", "resolved"] = "open"
+    state: Annotated[Literal["open", "resolved"], otherwise("open")] = "open"
     severity: Severity = "error"
     page: bool = False
     title: str = ""
