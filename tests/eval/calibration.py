@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from firstfault_server.core.cause.log_case import leading_seen
 from firstfault_server.core.cause.log_incidents import incidents_of
+from firstfault_server.core.cause.log_leading import leading_seen
 from firstfault_server.core.cause.log_reader import LogReader
 from firstfault_server.core.cause.log_summary import LogSummary
 from firstfault_server.core.cause.patterns import PatternTable

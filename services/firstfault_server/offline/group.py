@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firstfault_server.core.cause.log_case import leading_exception
+from firstfault_server.core.cause.log_leading import leading_exception
 from firstfault_server.core.cause.log_reader import LogReader
 from firstfault_server.core.cause.text import TextReader
 from firstfault_server.core.grouping.groups import Failure, Groups, alike, failure_of

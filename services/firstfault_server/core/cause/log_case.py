@@ -1,6 +1,5 @@
-"""One attempt of a job as its logs show it: what is known of each rank, the verdict, and the text that stands for the failure."""
+"""One episode of a job as its logs show it: whose each line is, what is known of each rank, and the verdict."""
 
-import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -10,26 +9,14 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.advice import AdviceRow
 from firstfault_server.core.cause.codes import CodeTables
 from firstfault_server.core.cause.first_fault import decide
-from firstfault_server.core.cause.flight_recorder import FlightDump, Standing, stuck_group
+from firstfault_server.core.cause.flight_recorder import FlightDump
 from firstfault_server.core.cause.launcher import ROOT, blame_of
+from firstfault_server.core.cause.log_dumps import add_dumps, any_stands
+from firstfault_server.core.cause.log_faults import DEATHS, add_line, node_fact_of, one_line
 from firstfault_server.core.cause.log_summary import LogSummary, Seen, leading
-from firstfault_server.core.cause.observation import Fault, FaultKind, NodeFact, RankObservation, Verdict
-from firstfault_server.core.grouping.groups import Told
+from firstfault_server.core.cause.observation import Fault, NodeFact, RankObservation, Verdict
 
-_DEATHS: Final = frozenset({"segfault", "killed", "exit-signal", "rank-signal", "task-killed", "task-crashed", "mpirun-signal"})
-_LAUNCHERS: Final = _DEATHS - {"exit-signal"}
-NODE_PATTERNS: Final = {"xid": "xid", "sxid": "xid", "kernel-oom-kill": "oom_kill"}
-_SEQUENCE: Final = re.compile(r"SeqNum=(?P<sequence>\d{1,12})")
-_GROUP: Final = re.compile(r"PG (?:ID|GUID) ?(?P<group>[\w:.-]{1,60})|process group (?:with )?(?P<named>[\w:.-]{1,60})")
-_MISSING: Final = re.compile(
-    r"(?i)(?:missing ranks?|ranks? (?:not responding|absent)|did not (?:join|respond)|stalled ranks?)"
-    r"[: \[]{1,4}(?P<ranks>\d[\d, ]{0,2000})"
-    r"|\branks? (?P<late>\d[\d, ]{0,2000}) failed to pass monitoredBarrier"
-)
-_TASK: Final = re.compile(r"/task:(\d{1,6})")
-
-
-MOST_DUMPS_SHOWN: Final = 8
+_LAUNCHERS: Final = DEATHS - {"exit-signal"}
 MOST_EPISODES: Final = 100
 
 
@@ -96,7 +83,8 @@ class Case:
                 ranks.add(log.rank)
         self._own_up()
         self._own_what_came_before()
-        self._take_dumps(ranks)
+        ranks |= add_dumps(self.dumps, self.observed)
+        self.telling = self.telling or any_stands(self.dumps)
         ranks.update(rank for seen in self.observed.values() for fault in seen.faults for rank in fault.missing)
         waits = [seen for seen in self.observed.values() if any(fault.role == "waiting" for fault in seen.faults)]
         if len(waits) >= 2 and ranks:
@@ -154,50 +142,6 @@ class Case:
             rank=rank, process=f"rank {rank}", node=told.node, faults=[fault], ended=True, end="failed"
         )
 
-    def _take_dumps(self, ranks: set[int]) -> None:
-        """Collective state of the ranks whose Flight Recorder spoke; ranks of the groups whose dump is missing said nothing."""
-        group = stuck_group(self.dumps)
-        for dump in self.dumps:
-            ranks.update(dump.ranks)
-            if dump.rank is None:
-                continue
-            ranks.add(dump.rank)
-            key = (dump.rank, "")
-            observed = self.observed.setdefault(key, RankObservation(rank=dump.rank, process=f"rank {dump.rank}"))
-            for standing in dump.standings:
-                if standing.group != group:
-                    continue
-                observed.group, observed.sequence, observed.entered = standing.group, standing.sequence, standing.entered
-                if standing.entered:
-                    self.telling = True
-                    observed.faults.append(Fault(id=dump.source, kind="log", symptom="hang", role="waiting", text=told_standing(standing)))
-
-    def dump_evidence(self, verdict: Verdict) -> list[model.Evidence]:
-        """One piece of evidence for each dump that shows a rank in the group that stands still."""
-        group = stuck_group(self.dumps)
-        roles = {role.rank: role.role for role in verdict.roles}
-        return [
-            model.Evidence(
-                id=dump.source,
-                kind="log",
-                text=told_standing(standing),
-                rank=dump.rank,
-                source=dump.source,
-                role=roles.get(dump.rank, "unknown"),
-            )
-            for dump in self.dumps
-            for standing in dump.standings
-            if standing.group == group
-        ][:MOST_DUMPS_SHOWN]
-
-    def missing_dumps(self) -> list[str]:
-        """Ranks of the process groups that wrote no dump, as a line for people: a missing dump is evidence too."""
-        if not self.dumps:
-            return []
-        absent = sorted({rank for dump in self.dumps for rank in dump.ranks} - {dump.rank for dump in self.dumps})
-        shown = ", ".join(str(rank) for rank in absent[:16]) + (" …" if len(absent) > 16 else "")
-        return [f"Flight Recorder dump of rank {shown}"] if absent else []
-
     def _take(self, log: LogSummary, seen: Seen, time_ns: int) -> None:
         reading = seen.reading
         if not reading.symptom:
@@ -221,55 +165,9 @@ class Case:
             self._pids[pid] = observed.process
         # After the first one torchrun stops the others, whatever signal they then end by.
         later = reading.pattern == "exit-signal" and self._blame.rooted and not reading.facts.get(ROOT)
-        role: model.Role = "cascade" if later else reading.role
-        kind: FaultKind = "exception" if seen.crash is not None else "signal" if reading.pattern in _DEATHS and not later else "log"
-        # A stack without the line that names its exception may be anything, also one that was caught.
-        ignored = seen.crash is not None and (seen.crash.ignored or not seen.crash.type)
-        observed.faults.append(
-            Fault(
-                id=ident,
-                kind=kind,
-                symptom=reading.symptom,
-                role="unknown" if ignored else role,
-                time_ns=time_ns,
-                received_ns=time_ns,
-                text=one_line(seen.text),
-                source=ident,
-                fatal=not ignored and (kind != "log" or role == "initiating"),
-                weight=reading.weight,
-                fingerprint=reading.fingerprint.id if seen.crash is not None else "",
-                stack_hash=reading.fingerprint.stack_hash,
-                exception_type=seen.crash.type if seen.crash is not None else "",
-                pattern=reading.pattern,
-                missing=_missing(seen.text, reading.facts.get("missing", "")),
-                place=seen.order,
-                step=seen.step,
-            )
-        )
-        if kind != "log" and not ignored:
-            observed.ended, observed.end = True, "failed"
-        if reading.role == "teardown" and reading.symptom == "preempted":
-            observed.stop_ns = min(observed.stop_ns or time_ns, time_ns)
-        if reading.role == "waiting" and (number := _SEQUENCE.search(seen.text)) is not None:
-            group = _GROUP.search(seen.text)
-            observed.group = (group["group"] or group["named"]) if group is not None else "default"
-            observed.sequence, observed.entered = int(number["sequence"]), True
-        if reading.pattern in NODE_PATTERNS:
-            code = reading.facts.get("xid")
-            row = self.tables.codes.lookup("xid", code) if code else None
-            self.facts.append(
-                NodeFact(
-                    id=ident,
-                    node=seen.node,
-                    kind=NODE_PATTERNS[reading.pattern],
-                    symptom=reading.symptom,
-                    initiates=row.own_fault if row is not None else True,
-                    time_ns=time_ns,
-                    received_ns=time_ns,
-                    text=one_line(seen.text),
-                    code=int(code) if code else None,
-                )
-            )
+        add_line(observed, seen, ident, time_ns, stopped=later)
+        if (fact := node_fact_of(seen, ident, time_ns, self.tables.codes)) is not None:
+            self.facts.append(fact)
 
     def judged(self) -> tuple[Verdict, tuple[LogSummary, Seen] | None]:
         """The verdict, and what stands for the failure."""
@@ -317,64 +215,3 @@ class Case:
             key=lambda item: (leading(item[1].reading.role), -item[1].reading.weight, item[1].crash is None, item[1].line),
             default=None,
         )
-
-
-def told_standing(standing: Standing) -> str:
-    """Where a rank stands, in words."""
-    state = "entered and did not complete" if standing.entered else "completed"
-    where = f" at {standing.place}" if standing.place else ""
-    return f"{state} collective {standing.sequence} {standing.operation} of group {standing.group}{where}"
-
-
-def leading_seen(log: LogSummary, tables: Tabled) -> Seen | None:
-    """What stands for the failure to act on in one text; None when it holds none."""
-    found = _leading(log, tables)
-    return found[1] if found is not None else None
-
-
-def _leading(log: LogSummary, tables: Tabled) -> tuple[str, Seen] | None:
-    for episode in episodes_of([log]):
-        case = Case([log], episode, tables)
-        if case.telling:
-            verdict, lead = case.judged()
-            if lead is not None:
-                return verdict.symptom, lead[1]
-    return None
-
-
-def leading_exception(log: LogSummary, tables: Tabled) -> tuple[str, Told, list[Told]]:
-    """Symptom and exception of the failure to act on in one text, and its other exceptions; the symptom is empty when it holds none."""
-    found = _leading(log, tables)
-    if found is None:
-        return "", Told(type=""), []
-    symptom, first = found
-    told = Told(type=first.reading.pattern, message=first.text, frames=first.native[::-1])
-    others: list[Told] = []
-    for seen in log.seen:
-        if seen.crash is None:
-            continue
-        links = [Told(type=seen.crash.type, message=seen.crash.message, frames=seen.crash.frames)]
-        links += [Told(type=link.type, message=link.message, frames=link.frames) for link in seen.crash.chain]
-        if seen is first:
-            at = seen.reading.link if seen.reading.link < len(links) else 0
-            told = links.pop(at)
-            if not told.frames and at:
-                told.frames = seen.crash.frames
-        others += links
-    return symptom, told, others
-
-
-def one_line(text: str) -> str:
-    """The first lines of a text as one, at most 400 characters."""
-    return " ".join(text[:600].split())[:400]
-
-
-def _missing(text: str, listed: str = "") -> list[int]:
-    """Ranks that a text says are absent."""
-    if listed:
-        return [int(listed)]
-    text = text[:4000]
-    if "Timed out task names" in text:
-        return [int(number) for number in _TASK.findall(text)]
-    found = _MISSING.search(text)
-    return [int(number) for number in re.findall(r"\d{1,6}", found["ranks"] or found["late"])][:10_000] if found is not None else []

@@ -11,7 +11,9 @@ from firstfault_server.core import model
 from firstfault_server.core.cause.advice import advice_for
 from firstfault_server.core.cause.domains import cause_of, surroundings
 from firstfault_server.core.cause.flight_recorder import FlightDump
-from firstfault_server.core.cause.log_case import NODE_PATTERNS, Case, Tabled, episode_of, episodes_of, one_line
+from firstfault_server.core.cause.log_case import Case, Tabled, episode_of, episodes_of
+from firstfault_server.core.cause.log_dumps import dump_evidence, missing_dumps
+from firstfault_server.core.cause.log_faults import NODE_PATTERNS, one_line
 from firstfault_server.core.cause.log_summary import LogSummary, Seen, leading
 from firstfault_server.core.cause.observation import Verdict
 from firstfault_server.core.cause.rhythm import rhythm_of
@@ -137,7 +139,7 @@ class _Builder:
         )
         chosen: Iterable[tuple[LogSummary, Seen]] = [*([lead] if lead is not None else []), *(item for _, item in rest)]
         evidence = []
-        evidence += self._case.dump_evidence(verdict)
+        evidence += dump_evidence(self._case.dumps, verdict)
         for log, seen in list(chosen)[:MOST_EVIDENCE]:
             rank = seen.rank if seen.rank is not None else log.rank
             role: model.Role = "initiating" if lead is not None and seen is lead[1] and verdict.certain else seen.reading.role
@@ -180,7 +182,7 @@ class _Builder:
         return facts
 
     def _not_seen(self) -> list[str]:
-        absent = self._case.missing_dumps()
+        absent = missing_dumps(self._case.dumps)
         if not any(log.kernel for log in self._case.logs):
             absent.append("kernel log")
         if not any(log.ranks or log.rank is not None for log in self._case.logs):
