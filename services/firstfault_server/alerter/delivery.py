@@ -59,7 +59,6 @@ class Deliverer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Deliver until told to stop; tries under way are finished first."""
-        self.problem = ""
         try:
             while not stop.is_set():
                 self._wake.clear()
@@ -67,6 +66,9 @@ class Deliverer:
                     await self._start_due()
                 except ports.StoreUnavailable as error:
                     self._failed("the outbox cannot be read", error)
+                    self.problem = str(error)
+                else:
+                    self.problem = ""
                 await self._pause(stop)
             await asyncio.gather(*self._running.values())
         finally:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 MISSING = {
     "ingest": {"kafka"},
     "writer": {"context", "aggregates"},
-    "alerter": {"incidents"},
+    "alerter": {"incidents", "delivery"},
     "api": {"elasticsearch", "metrics", "stream"},
 }
 

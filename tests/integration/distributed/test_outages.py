@@ -3,21 +3,27 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
 
-from firstfault_server.adapters.elasticsearch import open_stores
+from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_stores
 from firstfault_server.cli.clocks import SystemClock
-from firstfault_server.ports import ListQuery
+from firstfault_server.core import model
+from firstfault_server.ports import Destination, ListQuery
 from firstfault_server.wire.outputs import OutputRecord
-from tests.contract.records import event, rollup
+from tests.contract.records import event, incident, rollup
 from tests.integration.cli.sending import send_crash
 from tests.integration.distributed.installation import send, wait_for
 from tests.integration.distributed.services import Installation, Service, Wire, wire
+from tests.integration.service.pager import Pager
+from tests.unit.alerter.receiver import SECRET
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+
+KINDS = ("writer", "api", "ingest", "alerter")
 
 
 class Cuttable:
@@ -25,7 +31,7 @@ class Cuttable:
 
     def __init__(self, installation: Installation, elasticsearch: Wire, clickhouse: Wire, services: dict[str, Service]) -> None:
         self.installation, self.elasticsearch, self.clickhouse = installation, elasticsearch, clickhouse
-        self.writer, self.api, self.ingest = (services[kind] for kind in ("writer", "api", "ingest"))
+        self.writer, self.api, self.ingest, self.alerter = (services[kind] for kind in KINDS)
 
     def detect(self, number: int) -> None:
         """One event and one rollup."""
@@ -35,11 +41,26 @@ class Cuttable:
 
     def events(self) -> int:
         """Stored so far."""
+        with self.stores() as stores:
+            return len(stores.context.events(ListQuery(tenant="acme", limit=200)).items)
+
+    @contextmanager
+    def stores(self) -> Iterator[ElasticsearchStores]:
+        """Those of the installation, reached without the wire."""
         stores = open_stores(self.installation.elasticsearch, SystemClock(), "test")
         try:
-            return len(stores.context.events(ListQuery(tenant="acme", limit=200)).items)
+            yield stores
         finally:
             stores.close()
+
+    @contextmanager
+    def paging(self) -> Iterator[Pager]:
+        """Somebody who is paged."""
+        with Pager() as pager, self.stores() as stores:
+            destination = Destination(id="d", tenant="acme", name="pager", url=pager.url, secret=SECRET, allow_private=True, created_ns=1)
+            stores.access.put_destination(destination)
+            yield pager
+            stores.access.remove_destination("acme", "d")
 
     def rollups(self) -> int:
         """Stored so far."""
@@ -62,7 +83,7 @@ def cuttable(installation: Installation, tmp_path_factory: pytest.TempPathFactor
         # One store is not even there when they start.
         clickhouse.cut()
         with ThreadPoolExecutor() as at_once:
-            started = list(at_once.map(lambda kind: Service(kind, environ, folder), ("writer", "api", "ingest")))
+            started = list(at_once.map(lambda kind: Service(kind, environ, folder), KINDS))
         services = {service.kind: stack.enter_context(service) for service in started}
         made = Cuttable(installation, elasticsearch, clickhouse, services)
         made.detect(1)
@@ -73,6 +94,21 @@ def cuttable(installation: Installation, tmp_path_factory: pytest.TempPathFactor
         for service in services.values():
             service.wait_until_ready()
         yield made
+
+
+def test_stores_that_go_are_noticed_while_nothing_comes(cuttable: Cuttable) -> None:
+    waits = [("context", "store"), ("aggregates", "store")]
+    before = [cuttable.writer.figure("firstfault_consumer_waits_total", loop=loop, reason=reason) for loop, reason in waits]
+    cuttable.elasticsearch.cut()
+    cuttable.clickhouse.cut()
+    wait_for(lambda: set(cuttable.writer.problems()) == {"context", "aggregates"}, "the writer says so")
+    wait_for(lambda: list(cuttable.alerter.problems()) == ["delivery"], "the alerter says so")
+    assert [cuttable.writer.figure("firstfault_consumer_waits_total", loop=loop, reason=reason) for loop, reason in waits] == before
+    cuttable.elasticsearch.join()
+    cuttable.clickhouse.join()
+    cuttable.writer.wait_until_ready()
+    cuttable.alerter.wait_until_ready()
+    cuttable.api.wait_until_ready()
 
 
 def test_no_clickhouse(cuttable: Cuttable) -> None:
@@ -87,6 +123,7 @@ def test_no_clickhouse(cuttable: Cuttable) -> None:
     assert (state, list(problems)) == ("degraded", ["metrics"])
     assert cuttable.status("/v1/incidents") == 200
     assert cuttable.rollups() == rollups
+    assert cuttable.alerter.problems() == {}
     cuttable.clickhouse.join()
     wait_for(lambda: cuttable.rollups() == rollups + 1, "the numbers follow")
     cuttable.writer.wait_until_ready()
@@ -112,3 +149,20 @@ def test_no_elasticsearch(cuttable: Cuttable) -> None:
     cuttable.writer.wait_until_ready()
     cuttable.api.wait_until_ready()
     assert cuttable.ingest.problems() == {}
+
+
+def test_a_page_waits_for_elasticsearch_and_goes_out_once(cuttable: Cuttable) -> None:
+    at = time.time_ns()
+    fault = model.FirstFault(status="settled", rank=0, time=at)
+    paged = incident(1, id="i-waits", page=True, severity="critical", first_fault=fault, opened_at=at, updated_at=at)
+    with cuttable.paging() as pager:
+        cuttable.elasticsearch.cut()
+        send(cuttable.installation.kafka, cuttable.installation.prefix, [paged])
+        wait_for(lambda: set(cuttable.alerter.problems()) == {"incidents", "delivery"}, "the alerter says so")
+        assert pager.messages == []
+        cuttable.elasticsearch.join()
+        wait_for(lambda: len(pager.messages) > 0, "the page")
+        cuttable.alerter.wait_until_ready()
+        assert [(identity, message["type"]) for identity, message in pager.messages] == [("i-waits.1", "incident.opened")]
+    cuttable.writer.wait_until_ready()
+    cuttable.api.wait_until_ready()

@@ -129,6 +129,43 @@ def test_the_loop_wakes_for_new_messages_and_ends_when_told() -> None:
     assert stand.messages()[0].state == "delivered"
 
 
+def test_an_outbox_that_is_away_is_a_problem_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand, sink = _stand()
+    outbox, due, away = stand.stores.outbox, stand.stores.outbox.due, [True]
+
+    def failing(now_ns: int, limit: int) -> list[ports.Message]:
+        if away:
+            raise ports.StoreUnavailable("the outbox is away")
+        return due(now_ns, limit)
+
+    monkeypatch.setattr(outbox, "due", failing)
+
+    async def says(problem: str) -> None:
+        async with asyncio.timeout(10):
+            while stand.deliverer.problem != problem:
+                stand.deliverer.wake()
+                await asyncio.sleep(0.01)
+
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        assert stand.deliverer.problem
+        loop = asyncio.create_task(stand.deliverer.run(stop))
+        await says("the outbox is away")
+        stand.commit(settled(1))
+        away.clear()
+        await says("")
+        away.append(True)
+        await says("the outbox is away")
+        away.clear()
+        await says("")
+        stop.set()
+        await asyncio.wait_for(loop, 10)
+        assert stand.deliverer.problem
+
+    asyncio.run(scenario())
+    assert len(sink.sent) == 1
+
+
 def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
     class Hanging(ScriptedSink):
         released = asyncio.Event()

@@ -8,6 +8,7 @@ from firstfault_server.cli.process import Process
 from firstfault_server.cli.serve.health import serve_health
 from firstfault_server.cli.serve.loops import consume
 from firstfault_server.cli.serve.stores import open_aggregates, open_context_stores
+from firstfault_server.cli.serve.watching import watch_clickhouse, watch_elasticsearch
 from firstfault_server.telemetry import ConsumingMetrics
 from firstfault_server.writer.batches import BatchWriter, Target, aggregate_targets, context_targets
 from firstfault_server.writer.history import History
@@ -40,5 +41,11 @@ async def start_writer(process: Process) -> str:
     kept = retention_rules(process.settings, history, stores.context, aggregates)
     retention = Retention(kept, process.clock, RetentionMetrics(process.registry), process.log)
     process.background(retention.run(leads=lambda: loops[0].leads), "retention")
-    address = await serve_health(process, process.settings.writer_health, lambda: {each.name: each.problem for each in loops})
+    # A loop hears of its store with the next batch, which may be long in coming.
+    watches = [watch_elasticsearch(process, stores), watch_clickhouse(process, aggregates)]
+
+    def problems() -> dict[str, str]:
+        return {each.name: each.problem or watch.problem for each, watch in zip(loops, watches, strict=True)}
+
+    address = await serve_health(process, process.settings.writer_health, problems)
     return f"ready health={address}"
