@@ -239,34 +239,10 @@ spec:
     {{- range $port, $number := .ports }}
     - {name: {{ $port }}, port: {{ $number }}, targetPort: {{ $port }}}
     {{- end }}
-{{- if .root.Values.networkPolicy.enabled }}
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata:
-  name: {{ $name }}
-  labels: {{ include "firstfault.labels" . | nindent 4 }}
-spec:
-  podSelector:
-    matchLabels: {{ include "firstfault.selector" . | nindent 6 }}
-  policyTypes: [Ingress]
-  ingress:
-    {{- $open := omit .ports "health" }}
-    {{- if $open }}
-    - ports:
-        {{- range $port, $number := $open }}
-        - {port: {{ $number }}}
-        {{- end }}
-      {{- with .from }}
-      from: {{ toYaml . | nindent 8 }}
-      {{- end }}
-    {{- end }}
-    - ports:
-        - {port: {{ .health }}}
-      {{- with .root.Values.networkPolicy.metricsFrom }}
-      from: {{ toYaml . | nindent 8 }}
-      {{- end }}
-{{- end }}
+{{- $metrics := dict "ports" (list .health) "from" .root.Values.networkPolicy.metricsFrom }}
+{{- $open := omit .ports "health" }}
+{{- $rules := ternary (list (dict "ports" (values $open | sortAlpha) "from" .from) $metrics) (list $metrics) (gt (len $open) 0) }}
+{{ include "firstfault.policy" (dict "root" .root "component" .component "rules" $rules) }}
 {{- if and .root.Values.serviceMonitor.enabled (or .root.Values.serviceMonitor.evenIfUnknown (.root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
 ---
 apiVersion: monitoring.coreos.com/v1

@@ -1,6 +1,8 @@
 """How the compose file runs the Flink job, on the real Flink without containers: the JobManager starts it, from its newest checkpoint."""
 
 import os
+import urllib.error
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -27,6 +29,11 @@ exec "$FLINK_HOME/bin/standalone-job.sh" start-foreground "${@//\\/opt\\/firstfa
 """
 
 
+def said(value: object) -> str:
+    """As Flink's configuration has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Stack:
     """JobManager and TaskManager as the compose file configures them."""
 
@@ -34,7 +41,7 @@ class Stack:
         environment = ensure()
         flink = home(environment)
         rest, rpc = free_ports(2)
-        self._folder, self._flink, self.rest = folder, flink, Rest(f"127.0.0.1:{rest}")
+        self._folder, self._flink, self.rest, self.url = folder, flink, Rest(f"127.0.0.1:{rest}"), f"http://127.0.0.1:{rest}"
         written = yaml.safe_load(COMPOSE["services"]["jobmanager"]["environment"]["FLINK_PROPERTIES"])
         python = str(environment / "bin" / "python")
         assert written["jobmanager.rpc.address"] == COMPOSE["services"]["jobmanager"]["hostname"]
@@ -48,7 +55,7 @@ class Stack:
             # The image's own configuration has these.
             "env.java.opts.all": " ".join(OPENED),
         }
-        properties = {key: str(value).replace("file:///state", f"file://{folder / 'state'}") for key, value in (written | own).items()}
+        properties = {key: said(value).replace("file:///state", f"file://{folder / 'state'}") for key, value in (written | own).items()}
         for name in ("conf", "log", "state"):
             (folder / name).mkdir()
         for file in (flink / "conf").iterdir():
@@ -95,6 +102,14 @@ class Stack:
         return found
 
 
+def refused(request: urllib.request.Request | str) -> int:
+    """Status of an answer that must be an error."""
+    with pytest.raises(urllib.error.HTTPError) as answer:
+        urllib.request.urlopen(request, timeout=10)
+    answer.value.close()
+    return answer.value.code
+
+
 def test_a_jobmanager_that_was_killed_goes_on_from_the_newest_checkpoint(tmp_path: Path, kafka_address: str) -> None:
     stack = Stack(tmp_path, kafka_address)
     running = [stack.taskmanager()]
@@ -102,10 +117,17 @@ def test_a_jobmanager_that_was_killed_goes_on_from_the_newest_checkpoint(tmp_pat
         running.append(stack.jobmanager(1))
         wait_for(lambda: stack.checkpoints().get("completed", 0) >= 2, 120, "checkpoints")
         assert stack.checkpoints()["restored"] == 0
+        assert refused(urllib.request.Request(f"{stack.url}/jars/upload", data=b"", method="POST")) == 404, "it takes no jobs"
+        features = stack.rest.ask("/config")["features"]
+        assert (features["web-submit"], features["web-cancel"]) == (False, False)
         running.pop().kill()
         running.append(stack.jobmanager(2))
         wait_for(lambda: stack.checkpoints().get("restored") == 1, 30, "the job starts from a checkpoint")
         wait_for(lambda: stack.checkpoints().get("completed", 0) >= 1, 120, "checkpoints of the new job")
+        # What the operator does for an upgrade is no matter of the web interface.
+        (job,) = stack.jobs()
+        saved = Path(stack.rest.stop(job, f"file://{tmp_path / 'state' / 'savepoints'}", 60).removeprefix("file:"))
+        assert (saved / "_metadata").is_file()
     finally:
         for process in running:
             process.kill()
