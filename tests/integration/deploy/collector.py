@@ -48,6 +48,7 @@ class Collector:
             **{f"COLLECTOR_{name}": value for name, value in settings.items()},
         }
         self.otlp_url = f"http://127.0.0.1:{http}"
+        self.grpc_address = f"127.0.0.1:{grpc}"
         self.metrics_url = f"http://127.0.0.1:{metrics}/metrics"
         self._process: Process | None = None
 

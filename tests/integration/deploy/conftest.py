@@ -13,6 +13,7 @@ import pytest
 from deploy.collector.build import build
 from firstfault_server.cli import keys
 from tests.integration.deploy.collector import this_environment
+from tests.integration.deploy.receiver import Receiver
 from tests.integration.service.running import RunningService
 
 
@@ -29,6 +30,14 @@ class Behind:
 def collector_binary() -> Path:
     """The Collector, built once a machine."""
     return build()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """In place of ingest."""
+    made = Receiver()
+    yield made
+    made.close()
 
 
 def make_key(data: Path, tenant: str, *scopes: str) -> str:

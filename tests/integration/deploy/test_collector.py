@@ -71,8 +71,11 @@ def test_xid_joins_the_incident(behind: Behind, tmp_path: Path) -> None:
     log.write_text("Nov 29 10:00:00 node-a kernel: [1.0] NVRM: Xid (PCI:0000:3b:00): 48, an old one\n")
     with Collector(tmp_path / "agent", behind.service.otlp_url, behind.key, KERNEL, behind.node, KERNEL_FILE=str(log)) as collector:
         wait_for(collector.watches, 20, "the file")
-        for rank, node in enumerate([behind.node, "elsewhere"]):
-            collector.send("logs", logs(process("gpu", rank, node), record("", 9, "train.heartbeat")))
+        collector.send("logs", logs(process("gpu", 0, behind.node), record("", 9, "train.heartbeat")))
+        # A rank on a node without an agent.
+        direct = logs(process("gpu", 1, "elsewhere"), record("", 9, "train.heartbeat"))
+        authorization = {"authorization": f"Bearer {behind.key}"}
+        assert httpx.post(f"{behind.service.otlp_url}/v1/logs", json=direct, headers=authorization, timeout=20).status_code == 200
         wait_for(lambda: behind.service.client.get("/v1/runs/gpu").status_code == 200, 30, "the run")
         line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4000, name=python, GPU has fallen off the bus."
         with log.open("a") as file:
