@@ -6,7 +6,7 @@ from typing import Any
 
 from firstfault_server.core.stages.protocol import Stage
 from firstfault_server.detect.flink.keyed_host import Made, StageHost
-from firstfault_server.detect.flink.rows import LogRow, clock_row, timer_ms, write_log_row
+from firstfault_server.detect.flink.rows import LogRow, clock_row, head_of, packed, timer_ms, write_log_row
 from firstfault_server.wire.outputs import OutputRecord
 
 CLOCK_KEYS = ("clock-0", "clock-7")
@@ -58,16 +58,18 @@ class Operator:
 
 
 class SimulatedFlink:
-    """The job's operators in one thread; a watermark follows each record."""
+    """The job's operators in one thread; a watermark follows each record, and rows for stages are gathered as `Gather.java` does."""
 
     def __init__(self, stages: Mapping[str, Stage[Any]], cached: int = 4096) -> None:
         self.operators = {name: Operator(name) for name in stages}
         self.outputs: list[OutputRecord] = []
         self.cached = cached
+        self.gathered: dict[tuple[str, str], list[bytes]] = {}
         self.restart(stages)
 
     def restart(self, stages: Mapping[str, Stage[Any]]) -> None:
-        """Everything but Flink's state and timers is lost."""
+        """Everything but Flink's state and timers is lost, after a checkpoint."""
+        self._send()
         self.watermark = 0
         for name, operator in self.operators.items():
             operator.host = StageHost(name, stages, self.cached)
@@ -91,8 +93,11 @@ class SimulatedFlink:
         """The watermark passes the operators in turn."""
         if received_ms * 1_000_000 <= self.watermark:
             return
+        self._send()
         self.watermark = received_ms * 1_000_000
         for operator in self.operators.values():
+            # What the stage before has just made goes before the watermark.
+            self._send()
             while operator.timers and timer_ms(operator.timers[0][0]) <= received_ms - 1:
                 second, key = heapq.heappop(operator.timers)
                 assert operator.host is not None
@@ -102,4 +107,11 @@ class SimulatedFlink:
         self.outputs += made.outputs
         for stage, key, row in made.onward:
             if stage in self.operators:
-                self.element(stage, key, row)
+                self.gathered.setdefault((stage, key), []).append(row)
+                if head_of(row).urgent:
+                    self._send((stage, key))
+
+    def _send(self, *places: tuple[str, str]) -> None:
+        while waiting := [place for place in (places or self.gathered) if place in self.gathered]:
+            for stage, key in waiting:
+                self.element(stage, key, packed(self.gathered.pop((stage, key))))

@@ -1,35 +1,34 @@
-"""A stage as a keyed process function of PyFlink, in thread mode. Rows in: (key, bytes); out: (topic, key, value), and rows for stages."""
+"""A stage as a keyed process function of PyFlink, in thread mode. Rows in: (key, bytes); out: one packet a call (rows.py)."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pyflink.common import Row, Types
-from pyflink.datastream import KeyedProcessFunction, OutputTag, RuntimeContext
+from pyflink.common import Types
+from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 from firstfault_server.detect.flink.emission import written
-from firstfault_server.detect.flink.keyed_host import Made, StageHost
+from firstfault_server.detect.flink.keyed_host import AFTER, Made, StageHost
 from firstfault_server.detect.flink.plan import Plan, made_stages
-from firstfault_server.detect.flink.rows import CLOCK_PREFIX, reached_ns, timer_ms, timer_second
+from firstfault_server.detect.flink.rows import CLOCK_PREFIX, packet, reached_ns, timer_ms, timer_second
+from firstfault_server.wire.outputs import TOPICS
 
 REASONS: Final = ("foreign", "undecodable", "failed", "unwritable")
 DROPPED: Final = ("series_limit",)
 
 
+TARGETS: Final = (*TOPICS.values(), *AFTER.values())
+"""Topics and stages that rows go to; packets name them by their place here."""
+
+
 def stage_rows() -> Any:
     """Type of rows for stages: key and bytes."""
-    return Types.ROW([Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+    return Types.ROW([Types.STRING(), packets()])
 
 
-def topic_rows() -> Any:
-    """Type of rows for topics: topic, key and value."""
-    bytes_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
-    return Types.ROW([Types.STRING(), bytes_type, bytes_type])
-
-
-def onward(stage: str) -> OutputTag:
-    """Side output that leads to a stage. Records in it lose Flink's timestamp, so rows carry their own."""
-    return OutputTag(stage, stage_rows())
+def packets() -> Any:
+    """Type of what a stage makes in one call."""
+    return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
 class KeyedStage(KeyedProcessFunction):
@@ -44,7 +43,7 @@ class KeyedStage(KeyedProcessFunction):
         self._host = StageHost(self._name, stages, self._plan.flink_cached)
         self._value = runtime_context.get_state(ValueStateDescriptor("state", Types.PICKLED_BYTE_ARRAY()))
         self._waiting = runtime_context.get_list_state(ListStateDescriptor("waiting", Types.PICKLED_BYTE_ARRAY()))
-        self._tags = {name: onward(name) for name in stages}
+        self._places = {name: place for place, name in enumerate(TARGETS)}
         group = runtime_context.get_metrics_group().add_group("firstfault").add_group("stage", self._name)
         self._counters = {name: group.counter(name) for name in ("records", "points", "drains", "failures")}
         for reason in REASONS:
@@ -52,13 +51,13 @@ class KeyedStage(KeyedProcessFunction):
         for reason in DROPPED:
             self._counters[f"dropped {reason}"] = group.add_group("reason", reason).counter("dropped_points")
 
-    def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+    def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterable[bytes]:
         """A row from the source or the stage before."""
         self._timers = ctx.timer_service()
         reached = reached_ns(self._timers.current_watermark())
-        return self._rows(self._host.element(ctx.get_current_key(), value, self, reached), reached)
+        return self._packet(self._host.element(ctx.get_current_key(), value, self, reached), reached)
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[bytes]:
         """The log has reached a second that was armed."""
         self._timers = ctx.timer_service()
         reached = reached_ns(self._timers.current_watermark())
@@ -66,16 +65,16 @@ class KeyedStage(KeyedProcessFunction):
         made = self._host.timer(key, timer_second(timestamp), self, reached)
         if key.startswith(CLOCK_PREFIX):
             self._count()
-        return self._rows(made, reached)
+        return self._packet(made, reached)
 
-    def _rows(self, made: Made, reached: int) -> Iterable[Any]:
-        rows: list[Any] = [(self._tags[stage], Row(key, row)) for stage, key, row in made.onward]
+    def _packet(self, made: Made, reached: int) -> Iterable[bytes]:
+        parts = [(self._places[stage], key.encode("utf-8", "replace"), row) for stage, key, row in made.onward]
         if made.outputs:
             sent, lost = written(made.outputs, reached)
             if lost:
                 self._host.counts["dead_letters unwritable"] += lost
-            rows += [Row(self._plan.topic(one.topic), one.key, one.value) for one in sent]
-        return rows
+            parts += [(self._places[one.topic], one.key, one.value) for one in sent]
+        return (packet(parts),) if parts else ()
 
     def _count(self) -> None:
         """Hand counts to Flink once a second: a call for each record would cost more than some records do."""

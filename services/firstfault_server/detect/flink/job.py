@@ -9,7 +9,8 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.datastream.connectors.kafka import DeliveryGuarantee, KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSink, KafkaSource
 from pyflink.java_gateway import get_gateway
 
-from firstfault_server.detect.flink.host import KeyedStage, onward, stage_rows, topic_rows
+from firstfault_server.detect.flink.host import TARGETS, KeyedStage, packets, stage_rows
+from firstfault_server.detect.flink.keyed_host import AFTER
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, MAX_PARALLELISM, Plan, PlanError, java_security, made_stages, read_plan
 from firstfault_server.wire.outputs import TOPICS
 
@@ -38,10 +39,11 @@ def build(plan: Plan) -> StreamExecutionEnvironment:
     environment = StreamExecutionEnvironment.get_execution_environment(_configuration(plan))
     environment.set_parallelism(plan.flink_parallelism)
     environment.set_max_parallelism(MAX_PARALLELISM)
-    worker = _stage("worker", _source(environment, plan), plan)
-    node = _stage("node", worker.get_side_output(onward("node")), plan)
-    run = _stage("run", worker.get_side_output(onward("run")).union(node.get_side_output(onward("run"))), plan)
-    fleet = _stage("fleet", run.get_side_output(onward("fleet")), plan)
+    source = _source(environment, plan)
+    worker = _stage("worker", source, plan)
+    node = _stage("node", _onward(worker, "node"), plan)
+    run = _stage("run", _onward(worker, "run").union(_onward(node, "run")), plan)
+    fleet = _stage("fleet", _onward(run, "fleet"), plan)
     worker.union(node, run, fleet).sink_to(_sink(plan)).uid("sink").name("topics")
     return environment
 
@@ -87,7 +89,17 @@ def _stage(name: str, rows: DataStream, plan: Plan) -> DataStream:
     # Rows have their key in the first field, so no Python is called to find it.
     selector = _jvm().org.apache.flink.streaming.api.functions.python.KeyByKeySelector()
     keyed = rows._j_data_stream.keyBy(selector, Types.ROW([Types.STRING()]).get_java_type_info())
-    return KeyedStream(keyed, Types.PRIMITIVE_ARRAY(Types.BYTE()), rows).process(KeyedStage(name, plan), topic_rows()).uid(name).name(name)
+    made = KeyedStream(keyed, packets(), rows).process(KeyedStage(name, plan), packets()).uid(name).name(name)
+    targets = [plan.topic(target) for target in TARGETS if target not in AFTER.values()]
+    parted = made._j_data_stream.process(_jvm().firstfault.Packets(",".join(targets), ",".join(AFTER.values())))
+    return DataStream(parted).uid(f"{name}-parted").name("parted")
+
+
+def _onward(stage: DataStream, target: str) -> DataStream:
+    """Rows of a stage for another. Java's side outputs, since PyFlink's would pass each row through Python once more."""
+    rows = stage._j_data_stream.getSideOutput(_jvm().firstfault.Packets.tag(target))
+    gathered = rows.transform("gathered", stage_rows().get_java_type_info(), _jvm().firstfault.Gather())
+    return DataStream(gathered)
 
 
 def _sink(plan: Plan) -> KafkaSink:

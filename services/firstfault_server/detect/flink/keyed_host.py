@@ -14,7 +14,7 @@ from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.core.stages.protocol import FOREVER, Stage, destinations
 from firstfault_server.detect.flink.holes import ClockState, Holes
-from firstfault_server.detect.flink.rows import CLOCK_PREFIX, Head, clock_row, head_of, read_log_row, record_of, stage_row
+from firstfault_server.detect.flink.rows import CLOCK_PREFIX, Head, clock_row, head_of, read_log_row, record_of, stage_row, unpacked
 from firstfault_server.detect.rules import GONE, Cell, StageRules, dead_letter, due_second, received_ns
 from firstfault_server.wire.identity import Identities
 from firstfault_server.wire.log_record import MILLISECOND_NS, Foreign, entry, place
@@ -123,17 +123,15 @@ class StageHost:
         self._made = Made()
         self._holes.see(reached)
         if key.startswith(CLOCK_PREFIX):
-            self._clock(key, head_of(row).now_ns // SECOND_NS, store)
+            now_ns = head_of(unpacked(row)[-1]).now_ns
+            self._clock(key, now_ns // SECOND_NS, store)
             if self.name in AFTER:
-                self._made.onward.append((AFTER[self.name], key, clock_row(head_of(row).now_ns)))
-        elif key or self.name != "worker":
+                self._made.onward.append((AFTER[self.name], key, clock_row(now_ns)))
+        elif self.name != "worker":
+            (self._take_now if self._own.eager else self._take_later)(key, row, store)
+        elif key:
             self.counts["records"] += 1
-            if self.name == "worker":
-                self._take_log_row(key, row, store)
-            elif self._own.eager:
-                self._take_now(key, row, store)
-            else:
-                self._take_stage_row(key, row, store)
+            self._take_log_row(key, row, store)
         return self._made
 
     def timer(self, key: str, second: int, store: KeyStore, reached: int) -> Made:
@@ -187,25 +185,20 @@ class StageHost:
     # ---- the other stages ------------------------------------------------------------------------------------------------
 
     def _take_now(self, key: str, row: bytes, store: KeyStore) -> None:
-        now_ns = head_of(row).now_ns
         cells = self._load(key, store)
-        self._take(key, cells, record_of(row), now_ns)
+        for each in unpacked(row):
+            self.counts["records"] += 1
+            self._take(key, cells, record_of(each), head_of(each).now_ns)
         self._store(key, cells, store)
 
-    def _take_stage_row(self, key: str, row: bytes, store: KeyStore) -> None:
-        head = head_of(row)
+    def _take_later(self, key: str, row: bytes, store: KeyStore) -> None:
         store.add_row(row)
-        if head.urgent and head.now_ns - self._holes.reached_ns <= LEAD_NS:
-            cells = self._load(key, store)
-            cell = cells.get(key)
-            if cell is None or cell.urgent_s != head.now_ns // SECOND_NS:
-                rows = self._fill(key, cells, store)
-                cell = cells[key]
-                cell.encoded = None
-                self._route(self._own.take_urgent(key, cell, head.now_ns) or [], head.now_ns)
-                self._empty(key, cells, rows, store)
-                self._save(cells, store)
-        due = due_second(head.received_ns, head.now_ns)
+        heads = [head_of(each) for each in unpacked(row)]
+        self.counts["records"] += len(heads)
+        for head in heads:
+            if head.urgent and head.now_ns - self._holes.reached_ns <= LEAD_NS:
+                self._take_urgent(key, head.now_ns, store)
+        due = min([due_second(head.received_ns, head.now_ns) for head in heads])
         armed = self._armed.get(key)
         if armed is None:
             store.arm(due)
@@ -213,9 +206,21 @@ class StageHost:
             self._armed[key] = due
             store.arm(due)
 
+    def _take_urgent(self, key: str, now_ns: int, store: KeyStore) -> None:
+        cells = self._load(key, store)
+        cell = cells.get(key)
+        if cell is not None and cell.urgent_s == now_ns // SECOND_NS:
+            return
+        rows = self._fill(key, cells, store)
+        cell = cells[key]
+        cell.encoded = None
+        self._route(self._own.take_urgent(key, cell, now_ns) or [], now_ns)
+        self._empty(key, cells, rows, store)
+        self._save(cells, store)
+
     def _fill(self, key: str, cells: dict[str, _HostCell], store: KeyStore) -> list[bytes]:
         """Put what waits into the key's cell."""
-        rows = store.rows()
+        rows = [each for row in store.rows() for each in unpacked(row)]
         heads = [head_of(row) for row in rows]
         if key not in cells:
             if not rows:

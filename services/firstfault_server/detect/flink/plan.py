@@ -23,6 +23,7 @@ STAGES: Final = "firstfault_server.detect.flink.plan:stages"
 
 Parallelism = Annotated[int, msgspec.Meta(ge=1, le=CLOCK_KEYS)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Cached = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class PlanError(ValueError):
@@ -43,7 +44,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     flink_backend: Literal["hashmap", "rocksdb"] = "hashmap"
     flink_start: Literal["committed", "earliest", "latest"] = "committed"
     """Where a job without a savepoint starts; `committed` falls back to the earliest record."""
-    flink_cached: int = CACHED
+    flink_cached: Cached = CACHED
     """Keys whose state each instance of a stage keeps decoded."""
     flink_stages: str = STAGES
     """`module:function` that makes the stages from the thresholds."""

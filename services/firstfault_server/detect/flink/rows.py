@@ -1,6 +1,7 @@
 """The bytes that pass between Flink's operators: one log record into the worker stage, one record from stage to stage."""
 
 import struct
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,6 +16,11 @@ _LOG: Final = struct.Struct(">iqqHH")
 """Partition, offset, receive time in ms, lengths of signal and tenant; what `LogRecords.java` writes."""
 _STAGE: Final = struct.Struct(">qq?")
 """Receive time of the call that made the record, of the record itself, whether it is urgent."""
+_PACK: Final = b"\xff"
+"""Begins several rows in one; a row begins with a time, which is not negative."""
+_LENGTH: Final = struct.Struct(">I")
+_PART: Final = struct.Struct(">BII")
+"""Place of the target, lengths of key and value; what `Packets.java` reads."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(model.AnyRecord).decode
@@ -72,6 +78,30 @@ def record_of(row: bytes) -> model.AnyRecord:
     """The record of a row."""
     record: model.AnyRecord = _decode(memoryview(row)[_STAGE.size :])
     return record
+
+
+def unpacked(row: bytes) -> Sequence[bytes]:
+    """The rows that came as one."""
+    if row[:1] != _PACK:
+        return (row,)
+    rows: list[bytes] = []
+    at = len(_PACK)
+    while at < len(row):
+        (length,) = _LENGTH.unpack_from(row, at)
+        at += _LENGTH.size
+        rows.append(row[at : at + length])
+        at += length
+    return rows
+
+
+def packed(rows: Sequence[bytes]) -> bytes:
+    """What `Gather.java` writes; here for tests."""
+    return rows[0] if len(rows) == 1 else _PACK + b"".join([_LENGTH.pack(len(row)) + row for row in rows])
+
+
+def packet(parts: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """What one call of a stage made: for each row the place of its target, its key and value."""
+    return b"".join([piece for target, key, value in parts for piece in (_PART.pack(target, len(key), len(value)), key, value)])
 
 
 def timer_ms(second: int) -> int:
