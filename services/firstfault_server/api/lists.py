@@ -22,8 +22,10 @@ from firstfault_server.core.search_fields import Fields
 
 T = TypeVar("T")
 MAX_LIMIT: Final = 200
+LONGEST_PERIOD: Final = 64
+"""Characters of a period as asked for, so that one that is none is answered with an example."""
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_PERIOD = re.compile(r"(\d{1,6})([smhdw])\Z")
+_PERIOD = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -43,7 +45,7 @@ def _parameters(
     q: Annotated[str, Query(max_length=search.MAX_LENGTH, description='Search, for instance `is:open rank:>8 "free text"`.')] = "",
     since: Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are inside.")] = None,
     until: Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are outside.")] = None,
-    period: Annotated[str | None, Query(max_length=8, description="Instead of since: the last 30m, 24h, 7d …")] = None,
+    period: Annotated[str | None, Query(max_length=LONGEST_PERIOD, description="Instead of since: the last 30m, 24h, 7d …")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")] = 50,
     cursor: Annotated[str | None, Query(max_length=2048, description="`next_cursor` of the page before.")] = None,
 ) -> ListParameters:
@@ -58,9 +60,9 @@ def parse_time(name: str, text: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise Problem(400, f"{name}: {text!r} is not an RFC 3339 time", "invalid") from None
+        raise Problem(400, f"{name}: {text!r} is not an RFC 3339 time, for instance 2026-11-30T18:00:00Z", "invalid") from None
     if moment.tzinfo is None:
-        raise Problem(400, f"{name}: the time needs an offset or Z", "invalid")
+        raise Problem(400, f"{name}: {text!r} needs an offset or Z, for instance 2026-11-30T18:00:00Z", "invalid")
     try:
         elapsed = moment - _EPOCH
     except OverflowError:
@@ -73,7 +75,7 @@ def parse_period(text: str) -> int:
     """Nanoseconds of `90s`, `30m`, `24h`, `7d`, `2w`. Raises Problem 400."""
     match = _PERIOD.match(text)
     if match is None:
-        raise Problem(400, f"period: {text!r} is not a number with s, m, h, d or w", "invalid")
+        raise Problem(400, f"period: {text!r} is not a number with s, m, h, d or w, for instance 30m, 24h or 7d", "invalid")
     return int(match.group(1)) * _UNITS_S[match.group(2)] * 1_000_000_000
 
 

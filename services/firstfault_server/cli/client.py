@@ -1,8 +1,8 @@
 """The REST API seen from the commands: settings, one request at a time, errors as exit statuses."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -12,6 +12,10 @@ from firstfault_server import settings as configuration
 from firstfault_server.cli import terminal
 
 UrlOption = Annotated[str | None, typer.Option("--api-url", help="Address of the REST API.", show_default=False)]
+Options: TypeAlias = Mapping[str, str]
+"""Member of a request -> the option by which people know it."""
+NO_OPTIONS: Final[Options] = {}
+LIST_OPTIONS: Final[Options] = {"period": "--since"}
 TIMEOUT_S = 15.0
 EVERYTHING = 1 << 30
 """A limit for lists that are shown whole."""
@@ -42,14 +46,14 @@ class Client:
         limits = httpx.Limits(max_keepalive_connections=0)
         self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=not local, limits=limits)
 
-    def get(self, path: str, accept: Sequence[int] = (), **parameters: Any) -> Any:
+    def get(self, path: str, accept: Sequence[int] = (), options: Options = NO_OPTIONS, **parameters: Any) -> Any:
         """The JSON document at a path; parameters that are None are left out. `accept` names errors that are answers too."""
         given = {name: value for name, value in parameters.items() if value is not None}
-        return self.request("GET", path, parameters=given, accept=accept)
+        return self.request("GET", path, parameters=given, accept=accept, options=options)
 
-    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+    def post(self, path: str, body: Any = None, timeout_s: float = TIMEOUT_S, options: Options = NO_OPTIONS) -> Any:
         """Send a JSON body; returns the JSON answer."""
-        return self.request("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+        return self.request("POST", path, body=body, timeout_s=timeout_s, options=options)
 
     def request(
         self,
@@ -57,27 +61,27 @@ class Client:
         path: str,
         parameters: dict[str, Any] | None = None,
         body: Any = None,
-        headers: dict[str, str] | None = None,
         accept: Sequence[int] = (),
         timeout_s: float = TIMEOUT_S,
+        options: Options = NO_OPTIONS,
     ) -> Any:
-        """One request; None when the answer has no body."""
+        """One request; None when the answer has no body. `options` are named in place of what they become."""
         try:
             timeout = httpx.Timeout(timeout_s, connect=TIMEOUT_S)
-            response = self._http.request(method, path, params=parameters, json=body, headers=headers, timeout=timeout)
+            response = self._http.request(method, path, params=parameters, json=body, timeout=timeout)
         except httpx.HTTPError as error:
             why = f"{str(error) or type(error).__name__}{self._origin}"
             terminal.fail(f"cannot reach the API at {self.url}: {why}", terminal.EXIT_UNREACHABLE)
         if response.is_success or response.status_code in accept:
             return response.json() if response.content else None
-        terminal.fail(_reason(response), _status(response.status_code))
+        terminal.fail(_reason(response, options), _status(response.status_code))
 
     def pages(self, path: str, limit: int, **parameters: Any) -> Iterator[Any]:
-        """Up to `limit` items of a list, page by page."""
+        """Up to `limit` items of a list, page by page. Its period is the option `--since` of every command."""
         cursor: str | None = None
         left = limit
         while left > 0:
-            page = self.get(path, limit=min(left, 200), cursor=cursor, **parameters)
+            page = self.get(path, limit=min(left, 200), cursor=cursor, options=LIST_OPTIONS, **parameters)
             yield from page["items"]
             left -= len(page["items"])
             cursor = page["next_cursor"]
@@ -91,15 +95,21 @@ def _status(code: int) -> int:
     return terminal.EXIT_UNREACHABLE if code >= 500 else terminal.EXIT_USAGE
 
 
-def _reason(response: httpx.Response) -> str:
+def _reason(response: httpx.Response, options: Options) -> str:
     try:
         document = response.json()
-        detail = str(document["detail"])
-        more = "; ".join(f"{item['in']}: {item['reason']}" for item in document.get("errors", []))
+        field, colon, rest = str(document["detail"]).partition(": ")
+        detail = f"{options.get(field, field)}{colon}{rest}"
+        more = "; ".join(f"{_named(str(item['in']), options)}: {item['reason']}" for item in document.get("errors", []))
         where = f" (character {document['position']})" if "position" in document else ""
     except (ValueError, KeyError, TypeError):
         return f"the API answered {response.status_code}"
     return f"{detail}{where}{': ' + more if more else ''} [{response.status_code}]"
+
+
+def _named(place: str, options: Options) -> str:
+    """A place in a request, such as `body.period`, or the option that it comes from."""
+    return options.get(place.rpartition(".")[2], place)
 
 
 def connect(url: str | None, output: str | None) -> tuple[Client, terminal.Form]:

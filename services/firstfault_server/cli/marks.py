@@ -10,6 +10,8 @@ from firstfault_server.cli.around import Incident
 from firstfault_server.cli.client import UrlOption, connect
 from firstfault_server.cli.options import ByOption
 
+OPTIONS = {"period": "--for", "until": "--until"}
+
 
 def add_marks(app: typer.Typer) -> None:
     """Add the commands to an application."""
@@ -39,6 +41,8 @@ def add_marks(app: typer.Typer) -> None:
         api_url: UrlOption = None,
     ) -> None:
         """Mute: no messages about it."""
+        if period is not None and until is not None:
+            terminal.fail("say one of --for and --until", terminal.EXIT_USAGE)
         _mark(incident, "mute", {"period": period, "until": until, "by": by}, output, api_url)
 
     @app.command()
@@ -81,5 +85,5 @@ def _mark(incident: str, action: str, body: dict[str, Any], output: str | None, 
 
 def _send(incident: str, action: str, body: dict[str, Any], output: str | None, api_url: str | None) -> None:
     client, form = connect(api_url, output)
-    document = client.post(f"{incident_path(client, incident)}/{action}", body)
+    document = client.post(f"{incident_path(client, incident)}/{action}", body, options=OPTIONS)
     terminal.show(document, form, report.print_incident)

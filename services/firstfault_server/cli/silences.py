@@ -11,6 +11,7 @@ from firstfault_server.cli.options import ByOption, Identifier, LimitOption
 app = terminal.application("Silences: create, list, show, expire.")
 
 HEADINGS: Final = ("ID", "STATE", "WHERE", "STARTS", "ENDS", "AUTHOR", "COMMENT")
+OPTIONS = {"period": "--for", "ends_at": "--until", "starts_at": "--start"}
 
 
 @app.command()
@@ -29,7 +30,7 @@ def create(
         terminal.fail("say one of --for and --until", terminal.EXIT_USAGE)
     given = {"where": where, "comment": comment, "period": period, "ends_at": until, "starts_at": start, "by": by}
     client, form = connect(api_url, output)
-    document = client.post("/v1/silences", {name: value for name, value in given.items() if value is not None})
+    document = client.post("/v1/silences", {name: value for name, value in given.items() if value is not None}, options=OPTIONS)
     terminal.show(document, form, _print_silence)
 
 

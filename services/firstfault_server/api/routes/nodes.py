@@ -8,7 +8,7 @@ from starlette.responses import Response
 from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
-from firstfault_server.api.lists import json_response, parse_period
+from firstfault_server.api.lists import LONGEST_PERIOD, json_response, parse_period
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import WithServices
 from firstfault_server.core.documents import Document, merged_state, rfc3339
@@ -20,7 +20,9 @@ MAX_READ = 2000
 
 
 @router.get("", response_model=schemas.NodePage)
-def list_nodes(services: WithServices, caller: Reader, wanted: WithPart, period: Annotated[str, Query(max_length=8)] = "7d") -> Response:
+def list_nodes(
+    services: WithServices, caller: Reader, wanted: WithPart, period: Annotated[str, Query(max_length=LONGEST_PERIOD)] = "7d"
+) -> Response:
     """Nodes that ran something in the period, those with most failures first."""
     times = (max(services.clock.now_ns() - parse_period(period), 0), None)
     asked = part("nodes", wanted, caller, services, [period], times)

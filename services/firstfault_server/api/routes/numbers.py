@@ -9,7 +9,7 @@ from starlette.responses import Response
 from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
-from firstfault_server.api.lists import json_response, time_range
+from firstfault_server.api.lists import LONGEST_PERIOD, json_response, time_range
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.core.documents import Document, number, optional_time, rank_document, rfc3339
@@ -73,7 +73,7 @@ def series(
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="Only this rank.")] = None,
     since: Annotated[str | None, Query(max_length=64)] = None,
     until: Annotated[str | None, Query(max_length=64)] = None,
-    period: Annotated[str | None, Query(max_length=8)] = None,
+    period: Annotated[str | None, Query(max_length=LONGEST_PERIOD)] = None,
     points: Annotated[int, Query(ge=1, le=5000, description="At most so many buckets a series.")] = 500,
 ) -> Response:  # fmt: skip
     """Buckets of one metric by rank and process; times without data have none."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Principal, Reader
-from firstfault_server.api.lists import WithList, json_response, listing, parse_period, parse_time
+from firstfault_server.api.lists import LONGEST_PERIOD, WithList, json_response, listing, parse_period, parse_time
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import Services, WithServices
 from firstfault_server.api.writes import Answer, By, WithVersionedWrite, WithWrite, answer, etag
@@ -33,7 +33,7 @@ class NewSilence(By):
     starts_at: Time | None = None
     """Default: now."""
     ends_at: Time | None = None
-    period: str | None = Field(default=None, max_length=8, description="2h, 7d … from its start.")
+    period: str | None = Field(default=None, max_length=LONGEST_PERIOD, description="2h, 7d … from its start.")
 
 
 def silence_document(silence: model.Silence, now_ns: int) -> Document:

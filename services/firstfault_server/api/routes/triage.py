@@ -14,7 +14,7 @@ from starlette.responses import Response
 from firstfault_server import ports
 from firstfault_server.api import schemas
 from firstfault_server.api.access import Reader
-from firstfault_server.api.lists import json_response, parse_period, parse_time
+from firstfault_server.api.lists import LONGEST_PERIOD, json_response, parse_period, parse_time
 from firstfault_server.api.parts import WithPart, part
 from firstfault_server.api.problems import Problem
 from firstfault_server.api.services import WithServices
@@ -37,7 +37,7 @@ class Mute(By):
     """How long to be quiet; neither: until unmuted. `until` null with `unmute` ends it."""
 
     until: str | None = Field(default=None, max_length=64, description="RFC 3339.")
-    period: str | None = Field(default=None, max_length=8, description="2h, 7d … from now.")
+    period: str | None = Field(default=None, max_length=LONGEST_PERIOD, description="2h, 7d … from now.")
     unmute: bool = False
 
 
