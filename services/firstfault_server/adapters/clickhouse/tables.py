@@ -1,6 +1,6 @@
 """Tables in ClickHouse and the steps that bring older ones up to date."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from firstfault_server.adapters.clickhouse.engine import Engine
 from firstfault_server.ports import StoreUnavailable
@@ -52,7 +52,7 @@ def _create_rollup() -> str:
     )
     # The whole key of a delta is the sorting key, so that a delta written again replaces itself. No materialized view: a kill
     # between base table and view leaves the view short for good.
-    return f"""CREATE TABLE IF NOT EXISTS rollup ({columns})
+    return f"""CREATE TABLE IF NOT EXISTS {{database}}.rollup ({columns})
         ENGINE = ReplacingMergeTree
         PARTITION BY intDiv(window_ns, {_DAY_NS}) % {SLOTS}
         PRIMARY KEY (tenant, run, metric, rank, process, attributes, window_ns)
@@ -60,26 +60,40 @@ def _create_rollup() -> str:
         SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_age_to_force_merge_seconds = 600, parts_to_delay_insert = 1000"""
 
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = ((_create_rollup(),),)
-"""Statements that lead from each version to the next; what has shipped is never changed. Each can be run twice."""
+class Migration(NamedTuple):
+    """The step to one version of the tables from the one before."""
+
+    statements: tuple[str, ...]
+    """With `{database}` where its name goes. Each can be run twice."""
+    works_from: int
+    """Lowest version that code may know and still read and write these tables. A step that only adds what has a default keeps the
+    number of the step before, so that services can be rolled back after it."""
+
+
+MIGRATIONS: Final = (Migration((_create_rollup(),), works_from=1),)
+"""From no tables on; what has shipped is never changed."""
 
 
 def migrate(engine: Engine, database: str) -> list[int]:
-    """Create or upgrade the tables; the versions gone through, [] when all was well. Raises StoreUnavailable for a newer version."""
+    """Create or upgrade the tables; the versions gone through, [] when all was well.
+
+    Raises StoreUnavailable for tables of a later version that this one cannot use; those that it can stay as they are.
+    """
     engine.command(f"CREATE DATABASE IF NOT EXISTS {database}")
     engine.command(f"CREATE TABLE IF NOT EXISTS {database}.schema_version (version UInt32) ENGINE = ReplacingMergeTree ORDER BY version")
+    engine.command(f"ALTER TABLE {database}.schema_version ADD COLUMN IF NOT EXISTS works_from UInt32 DEFAULT version")
     version = _version(engine, database)
     applied = []
-    for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
-        for statement in statements:
-            engine.command(statement.replace("TABLE IF NOT EXISTS ", f"TABLE IF NOT EXISTS {database}.", 1))
-        engine.insert(f"{database}.schema_version", ["version"], [number])
+    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+        for statement in step.statements:
+            engine.command(statement.replace("{database}", database))
+        engine.insert(f"{database}.schema_version", ["version", "works_from"], [number, step.works_from])
         applied.append(number)
     return applied
 
 
 def check(engine: Engine, database: str) -> None:
-    """Raises StoreUnavailable unless the tables are as this version needs them."""
+    """Raises StoreUnavailable unless this version can use the tables."""
     found = engine.rows("SELECT count() FROM system.tables WHERE database = {database:String}", {"database": database})[0][0]
     version = _version(engine, database) if found else 0
     if version < len(MIGRATIONS):
@@ -88,8 +102,12 @@ def check(engine: Engine, database: str) -> None:
 
 def _version(engine: Engine, database: str) -> int:
     version = int(engine.rows(f"SELECT max(version) FROM {database}.schema_version")[0][0])
-    if version > len(MIGRATIONS):
-        raise StoreUnavailable(
-            f"{engine.place}: was written by a newer version (schema {version}, this one knows {len(MIGRATIONS)}); upgrade"
-        )
+    known = len(MIGRATIONS)
+    if version > known:
+        needed = int(engine.rows(f"SELECT max(works_from) FROM {database}.schema_version")[0][0])
+        if needed > known:
+            raise StoreUnavailable(
+                f"{engine.place}: was upgraded by a newer version to schema {version}, which needs one that knows schema {needed}; "
+                f"this one knows {known}. Go back to that version"
+            )
     return version

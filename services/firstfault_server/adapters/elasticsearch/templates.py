@@ -12,9 +12,15 @@ from elasticsearch import Elasticsearch, NotFoundError
 from firstfault_server.adapters.elasticsearch.connection import Connection
 from firstfault_server.adapters.elasticsearch.periods import Unit
 from firstfault_server.core.search_fields import AUDIT, DELIVERY, EVENT, INCIDENT, RUN, SILENCE, Fields
+from firstfault_server.ports import StoreUnavailable
 
 VERSION: Final = 1
 """Of the templates; a newer service upgrades them, an older one leaves a newer version alone."""
+WORKS_FROM: Final = 1
+"""Lowest version that a service may know and still use indices of these templates. A version that only adds fields keeps the number of the
+one before, so that services can be rolled back after it."""
+LAYOUT: Final = 1
+"""In the names of indices; another one means other indices, which hold nothing of what was there."""
 LONGEST_VALUE: Final = 4000
 """Characters of a value that can be searched verbatim; Lucene takes 32 kB."""
 Mapping = dict[str, Any]
@@ -35,7 +41,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
     def index(self, prefix: str, period: str = "") -> str:
         """Index of a period (`periods.period_of`), or the only one."""
-        name = f"{prefix}-{self.name}-v{VERSION}"
+        name = f"{prefix}-{self.name}-v{LAYOUT}"
         return name if self.unit == "ever" else f"{name}-{period}"
 
 
@@ -124,6 +130,7 @@ def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict
         "index_patterns": [family.index(prefix, "*")],
         "priority": 500,
         "version": VERSION,
+        "_meta": {"works_from": WORKS_FROM},
         "template": {
             "aliases": {family.alias(prefix): {}},
             "settings": {
@@ -141,7 +148,7 @@ def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict
 def ensure_templates(connection: Connection, *, shards: int = 1, replicas: int = 1) -> list[str]:
     """Write templates that are missing or older, and give the indices there are the fields they lack.
 
-    The names of those templates, [] when all was well. Raises StoreUnavailable.
+    The names of those templates, [] when all was well. Raises StoreUnavailable, also for templates of a later version that needs one.
     """
     written = []
     with connection.client() as client, connection.asking("prepare the index templates"):
@@ -158,15 +165,25 @@ def ensure_templates(connection: Connection, *, shards: int = 1, replicas: int =
 
 
 def _versions(client: Elasticsearch, prefix: str) -> dict[str, int]:
-    """Versions of the templates that are there, by name."""
+    """Versions of the templates that are there, by name. Raises StoreUnavailable for one that this version cannot use."""
     try:
         found = client.indices.get_index_template(name=f"{prefix}-*")["index_templates"]
     except NotFoundError:
         return {}
-    return {each["name"]: int(each["index_template"].get("version", 0)) for each in found}
+    versions: dict[str, int] = {}
+    for each in found:
+        name, stored = each["name"], each["index_template"]
+        versions[name] = int(stored.get("version", 0))
+        needed = int(stored.get("_meta", {}).get("works_from", 0))
+        if needed > VERSION:
+            raise StoreUnavailable(
+                f"Elasticsearch: index template {name} was upgraded by a newer version to version {versions[name]}, which needs one that "
+                f"knows version {needed}; this one knows {VERSION}. Go back to that version"
+            )
+    return versions
 
 
 def is_prepared(client: Elasticsearch, prefix: str) -> bool:
-    """Whether indices that are made now would look as they should."""
+    """Whether indices that are made now would look as they should. Raises StoreUnavailable for templates that this version cannot use."""
     versions = _versions(client, prefix)
     return all(versions.get(family.alias(prefix), 0) >= VERSION for family in FAMILIES)
