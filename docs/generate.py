@@ -1,4 +1,4 @@
-"""Writes the tables of the documentation from what the code reads; `--check` only says whether they are up to date.
+"""Writes the tables of the documentation and the chart's schema from what the code reads; `--check` only says whether they are up to date.
 
 Usage: python docs/generate.py [--check]
 """
@@ -16,6 +16,7 @@ import yaml
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+import chart_schema
 from firstfault_server import tables
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.settings import Settings, is_secret
@@ -115,8 +116,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if something would change")
     check = parser.parse_args(argv).check
     stale = 0
-    for name, text in (("symptoms.md", symptoms()), ("settings.md", settings()), ("conventions.md", conventions())):
-        path = FOLDER / "reference" / name
+    reference = FOLDER / "reference"
+    for path, text in (
+        (reference / "symptoms.md", symptoms()),
+        (reference / "settings.md", settings()),
+        (reference / "conventions.md", conventions()),
+        (chart_schema.SCHEMA, chart_schema.schema()),
+    ):
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale += 1

@@ -186,8 +186,11 @@ class Flink:
 
     # ---- jobs ------------------------------------------------------------------------------------------------------------
 
-    def submit(self, *arguments: str, state: str | None = None, job: Path = JOB) -> str:
-        """Start a job, from a savepoint or checkpoint if `state` names one, and wait until it runs; its id. Raises ServerFailed."""
+    def submit(self, *arguments: str, state: str | None = None, job: Path = JOB, environment: Mapping[str, str] | None = None) -> str:
+        """Start a job, from a savepoint or checkpoint if `state` names one, and wait until it runs; its id. Raises ServerFailed.
+
+        `environment`: more variables for the program that makes the job.
+        """
         start = ["-s", state] if state is not None else []
         # At INFO it would tell the whole environment.
         command = [
@@ -204,7 +207,7 @@ class Flink:
         try:
             done = subprocess.run(
                 command,
-                env=self._variables(),
+                env=self._variables() | dict(environment or {}),
                 cwd=self._folder,
                 capture_output=True,
                 text=True,

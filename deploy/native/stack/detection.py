@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.native.servers.flink import Flink
+from deploy.native.servers.process import ServerFailed
 from deploy.native.stack.layout import Layout
 
 SESSION_MS: Final = 5000
@@ -14,8 +15,8 @@ ALIVE: Final = frozenset({"INITIALIZING", "CREATED", "RUNNING", "FAILING", "REST
 WITHOUT_JOB_S: Final = 30.0
 """A JobManager that comes back needs a while until it knows its job again."""
 ASK_S: Final = 1.0
-PASSED_ON: Final = {"FIRSTFAULT_THRESHOLDS": "--thresholds", "FIRSTFAULT_FLINK_PARALLELISM": "--flink-parallelism"}
-"""Settings of the stack's environment that are the job's."""
+SETTING: Final = "FIRSTFAULT_"
+PARALLELISM: Final = f"{SETTING}FLINK_PARALLELISM"
 
 
 def cluster(layout: Layout) -> Flink:
@@ -60,23 +61,29 @@ class JobManager:
 
 
 class TaskManager:
-    """The one TaskManager."""
+    """As many TaskManagers, of one slot each, as the job has instances of a stage."""
 
     def __init__(self, layout: Layout) -> None:
-        self._flink = cluster(layout)
+        self._flink, self._wanted = cluster(layout), 1
 
     @property
     def pid(self) -> int | None:
-        """Process id while it runs."""
-        return next(iter(self._flink.pids), None)
+        """Process id of the first while all run: when one has ended, all are to be started again. The others end with this process."""
+        pids = self._flink.pids
+        return pids[0] if len(pids) == self._wanted else None
 
     def start(self) -> None:
-        """Return when it is registered. Raises ServerFailed."""
+        """Return when all are registered. Raises ServerFailed."""
+        said = os.environ.get(PARALLELISM) or "1"
+        if not said.isdecimal() or int(said) < 1:
+            raise ServerFailed(f"{PARALLELISM}={said}: set it to a whole number from 1 up")
+        self._wanted = int(said)
         self._flink.prepare()
-        self._flink.start_taskmanager()
+        for number in range(self._wanted):
+            self._flink.start_taskmanager(wait=number == self._wanted - 1)
 
     def stop(self) -> None:
-        """End it."""
+        """End them."""
         self._flink.stop()
 
 
@@ -104,9 +111,9 @@ class Detection:
         jobs = self._jobs() or {}
         if any(state in ALIVE for state in jobs.values()):
             return
-        settings = [word for name, option in PASSED_ON.items() if name in os.environ for word in (option, os.environ[name])]
-        kafka = ["--kafka-bootstrap", self._layout.at("kafka")]
-        self._flink.submit(*kafka, *settings, state=newest_checkpoint(self._layout.folder / "flink" / "checkpoints"))
+        # What the services get: the job takes its own out of it. Not as arguments, which Flink's pages show.
+        settings = {name: value for name, value in os.environ.items() if name.startswith(SETTING)} | self._layout.settings()
+        self._flink.submit(state=newest_checkpoint(self._layout.folder / "flink" / "checkpoints"), environment=settings)
 
     def stop(self) -> None:
         """The job goes on for as long as its cluster does."""

@@ -68,8 +68,15 @@ FIRSTFAULT_ALERTER_HEALTH: 0.0.0.0:8083
 {{- $api := printf "%s-api" (include "firstfault.name" .) }}
 FIRSTFAULT_ALLOWED_HOSTS: {{ concat .Values.allowedHosts (list $api (printf "%s.%s" $api .Release.Namespace) (printf "%s.%s.svc" $api .Release.Namespace)) | toJson | quote }}
 {{- range $name, $value := .Values.settings }}
-{{ $name }}: {{ $value | quote }}
+{{- if not (hasPrefix "FIRSTFAULT_FLINK_" $name) }}
+{{ $name }}: {{ include "firstfault.setting" $value | quote }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A value as a variable has it; what is neither text nor number is JSON. */}}
+{{- define "firstfault.setting" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
 
 {{/* Variables that name the files of secrets. */}}

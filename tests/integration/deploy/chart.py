@@ -43,7 +43,7 @@ EVERYTHING = merged(
         },
         "publicUrl": "https://firstfault.example.org",
         "allowedHosts": ["firstfault.example.org"],
-        "settings": {"FIRSTFAULT_ALERT_TIMEOUT_S": "10", "FIRSTFAULT_THRESHOLDS": '{"silence_s": 20}'},
+        "settings": {"FIRSTFAULT_ALERT_TIMEOUT_S": 10, "FIRSTFAULT_THRESHOLDS": {"silence_s": 20}, "FIRSTFAULT_FLINK_BACKEND": "rocksdb"},
         **{name: {"autoscaling": {"enabled": True}} for name in ("ingest", "writer", "api", "alerter")},
         "flink": {
             "parallelism": 2,

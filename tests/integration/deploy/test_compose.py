@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import yaml
 
-from firstfault_server.detect.flink.plan import read_plan
+from firstfault_server.detect.flink.plan import Plan, read_plan
 from firstfault_server.settings import Settings, is_secret
 from tests.integration.deploy.environment import ROOT, ensure
 
@@ -17,30 +20,50 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 FIELDS = {f"FIRSTFAULT_{name.upper()}": field for name, field in Settings.model_fields.items()}
 SERVERS = {"kafka", "elasticsearch", "clickhouse"}
 OURS = {"ingest", "writer", "api", "alerter"}
+FLINK = {"jobmanager", "taskmanager"}
+JOB = {f"FIRSTFAULT_{field.name.upper()}" for field in msgspec.structs.fields(Plan)}
 Document = dict[str, Any]
 
 
-def config(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """What `docker compose config` says."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("FIRSTFAULT_", "COMPOSE_", "COLLECTOR_"))}
-    command = [str(ensure() / "bin" / "docker-compose"), "--project-directory", str(ROOT), "-f", str(file), *options]
-    return subprocess.run([*command, "config", "--format", "json"], env=environ, capture_output=True, text=True, check=False)
+def config(folder: Path, *options: str, **shell: str) -> subprocess.CompletedProcess[str]:
+    """What `docker compose config` says of the compose file in a folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FIRSTFAULT_", "COMPOSE_", "COLLECTOR_"))}
+    command = [str(ensure() / "bin" / "docker-compose"), "--project-directory", str(folder), *options, "config", "--format", "json"]
+    return subprocess.run(command, env=kept | shell, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def project() -> Document:
-    """Everything of the file, with all profiles."""
-    done = config(ROOT / "docker-compose.yml", "--profile", "*")
+def copied(folder: Path) -> Path:
+    """A folder with the compose file and what it reads, without the settings of whoever runs this."""
+    (folder / "deploy" / "docker").mkdir(parents=True)
+    for name in ("docker-compose.yml", "deploy/docker/defaults.env"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def read(folder: Path, *options: str, **shell: str) -> Document:
+    """The whole project."""
+    done = config(folder, *options, **shell)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "no variable has to be set"
     document: Document = json.loads(done.stdout)
     return document
 
 
-def test_plain_start_needs_no_key() -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without settings of anybody's own."""
+    return copied(tmp_path_factory.mktemp("compose"))
+
+
+@pytest.fixture(scope="module")
+def project(folder: Path) -> Document:
+    """Everything of the file, with all profiles."""
+    return read(folder, "--profile", "*")
+
+
+def test_plain_start_needs_no_key(folder: Path) -> None:
     """The Collector has a key that must be made first: it is started by its profile only."""
-    done = config(ROOT / "docker-compose.yml")
-    assert set(json.loads(done.stdout)["services"]) == SERVERS | OURS | {"secrets", "migrate", "jobmanager", "taskmanager"}
+    assert set(read(folder)["services"]) == SERVERS | OURS | {"secrets", "migrate", "jobmanager", "taskmanager"}
 
 
 @pytest.mark.parametrize(
@@ -48,17 +71,26 @@ def test_plain_start_needs_no_key() -> None:
     [("depends_on:", "dependson:"), ("kafka: {condition", "kafkax: {condition"), ("service_healthy", "healthy"), ("4318:4318", "4318:abc")],
 )
 def test_the_check_can_fail(tmp_path: Path, good: str, bad: str) -> None:
-    text = (ROOT / "docker-compose.yml").read_text()
+    broken = copied(tmp_path) / "docker-compose.yml"
+    text = broken.read_text()
     assert good in text
-    broken = tmp_path / "docker-compose.yml"
     broken.write_text(text.replace(good, bad))
-    assert config(broken, "--profile", "*").returncode != 0
+    assert config(tmp_path, "--profile", "*").returncode != 0
 
 
-def test_variables_are_settings(project: Document) -> None:
+def variables(service: Document) -> dict[str, str]:
+    """Ours of one service."""
+    return {key: value for key, value in (service.get("environment") or {}).items() if key.startswith("FIRSTFAULT_")}
+
+
+def test_variables_are_settings(project: Document, folder: Path) -> None:
+    """Each of the program that gets it; settings files are shared, what is written beside a service is only its own."""
+    own = yaml.safe_load((folder / "docker-compose.yml").read_text())["services"]
     for name, service in project["services"].items():
-        ours = {key: value for key, value in (service.get("environment") or {}).items() if key.startswith("FIRSTFAULT_")}
-        if name in ("jobmanager", "taskmanager"):
+        ours = variables(service)
+        if name in FLINK:
+            assert variables(own[name]).keys() <= JOB, name
+            assert ours.keys() <= JOB | FIELDS.keys(), name
             read_plan([], ours)
             continue
         for variable, value in ours.items():
@@ -68,8 +100,37 @@ def test_variables_are_settings(project: Document) -> None:
                 assert value.startswith("/run/firstfault/")
             else:
                 assert not is_secret(FIELDS[variable]), "a secret in the file"
-        plain = {key.removeprefix("FIRSTFAULT_").lower(): value for key, value in ours.items() if key in FIELDS}
+        plain: Document = {key.removeprefix("FIRSTFAULT_").lower(): value for key, value in ours.items() if key in FIELDS}
         Settings(**{key: json.loads(value) if key == "allowed_hosts" else value for key, value in plain.items()})
+
+
+def test_settings_of_your_own_reach_every_service_and_the_job(tmp_path: Path, project: Document) -> None:
+    """From firstfault.env as a person writes it; what holds the parts together stays."""
+    lines = [
+        "# Of our own",
+        'FIRSTFAULT_THRESHOLDS={"silence_s": 20, "pause_floor_s": 15.5}',
+        "FIRSTFAULT_FLINK_BACKEND=rocksdb",
+        "FIRSTFAULT_FLINK_PARALLELISM=2",
+        "FIRSTFAULT_KAFKA_PREFIX=trial",
+        "FIRSTFAULT_RETENTION_EVENTS_DAYS=3",
+        "FIRSTFAULT_TELEMETRY_ENDPOINT=http://telemetry:4318",
+        "FIRSTFAULT_PUBLIC_URL=https://firstfault.example.org",
+        "FIRSTFAULT_KAFKA_BOOTSTRAP=elsewhere:9092",
+    ]
+    (copied(tmp_path) / "firstfault.env").write_text("\n".join(lines))
+    services = read(tmp_path, "--profile", "*", FIRSTFAULT_PUBLIC_URL="https://shell.example.org")["services"]
+    given = dict(line.split("=", 1) for line in lines[1:]) | {"FIRSTFAULT_KAFKA_BOOTSTRAP": "kafka:9092"}
+    for name in OURS | FLINK | {"migrate"}:
+        assert variables(services[name]) == variables(project["services"][name]) | given, name
+    plan = read_plan([], variables(services["jobmanager"]))
+    assert (plan.flink_backend, plan.flink_parallelism, plan.kafka_prefix) == ("rocksdb", 2, "trial")
+    assert plan.thresholds == {"silence_s": 20, "pause_floor_s": 15.5}
+
+
+def test_settings_of_the_shell(folder: Path, project: Document) -> None:
+    there = read(folder, FIRSTFAULT_PUBLIC_URL="https://shell.example.org", FIRSTFAULT_LOG_LEVEL="debug")["services"]["api"]
+    assert variables(there).items() >= {"FIRSTFAULT_PUBLIC_URL": "https://shell.example.org", "FIRSTFAULT_LOG_LEVEL": "debug"}.items()
+    assert variables(project["services"]["api"])["FIRSTFAULT_PUBLIC_URL"] == "http://127.0.0.1:8080"
 
 
 def test_every_start_waits_for_what_it_needs(project: Document) -> None:

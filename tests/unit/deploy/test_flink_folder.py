@@ -41,8 +41,8 @@ def test_no_program_of_it_uses_the_temporary_folder_of_the_system(started: list[
     cluster.prepare()
     cluster.start_jobmanager(wait=False)
     cluster.start_taskmanager(wait=False)
-    cluster.submit()
-    assert len(started) == 3
+    cluster.submit(environment={"FIRSTFAULT_KAFKA_PREFIX": "trial"})
+    assert [variables.get("FIRSTFAULT_KAFKA_PREFIX") for _, variables in started] == [None, None, "trial"]
     for command, variables in started:
         assert f"-Djava.io.tmpdir={folder / 'tmp'}" in command
         assert "-XX:-UsePerfData" in command
