@@ -121,10 +121,58 @@ class Rollup(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., run: _Optional[str] = ..., process: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., metric: _Optional[str] = ..., attributes: _Optional[str] = ..., window_ns: _Optional[int] = ..., position: _Optional[str] = ..., count: _Optional[int] = ..., sum: _Optional[float] = ..., sumsq: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., first: _Optional[float] = ..., first_ns: _Optional[int] = ..., last: _Optional[float] = ..., last_ns: _Optional[int] = ..., nonfinite: _Optional[int] = ..., step_min: _Optional[int] = ..., step_max: _Optional[int] = ...) -> None: ...
 
 class RollupBatch(_message.Message):
-    __slots__ = ("rollups",)
+    __slots__ = ("rollups", "columns")
     ROLLUPS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     rollups: _containers.RepeatedCompositeFieldContainer[Rollup]
-    def __init__(self, rollups: _Optional[_Iterable[_Union[Rollup, _Mapping]]] = ...) -> None: ...
+    columns: _containers.RepeatedCompositeFieldContainer[RollupColumns]
+    def __init__(self, rollups: _Optional[_Iterable[_Union[Rollup, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[RollupColumns, _Mapping]]] = ...) -> None: ...
+
+class RollupColumns(_message.Message):
+    __slots__ = ("tenant", "run", "process", "rank", "node", "position", "metric", "attributes", "window_ns", "count", "sum", "sumsq", "min", "max", "first", "first_ns", "last", "last_ns", "nonfinite", "step_min", "step_max")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_NS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    SUMSQ_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LAST_NS_FIELD_NUMBER: _ClassVar[int]
+    NONFINITE_FIELD_NUMBER: _ClassVar[int]
+    STEP_MIN_FIELD_NUMBER: _ClassVar[int]
+    STEP_MAX_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    run: str
+    process: str
+    rank: int
+    node: str
+    position: str
+    metric: _containers.RepeatedScalarFieldContainer[str]
+    attributes: _containers.RepeatedScalarFieldContainer[str]
+    window_ns: _containers.RepeatedScalarFieldContainer[int]
+    count: _containers.RepeatedScalarFieldContainer[int]
+    sum: _containers.RepeatedScalarFieldContainer[float]
+    sumsq: _containers.RepeatedScalarFieldContainer[float]
+    min: _containers.RepeatedScalarFieldContainer[float]
+    max: _containers.RepeatedScalarFieldContainer[float]
+    first: _containers.RepeatedScalarFieldContainer[float]
+    first_ns: _containers.RepeatedScalarFieldContainer[int]
+    last: _containers.RepeatedScalarFieldContainer[float]
+    last_ns: _containers.RepeatedScalarFieldContainer[int]
+    nonfinite: _containers.RepeatedScalarFieldContainer[int]
+    step_min: _containers.RepeatedScalarFieldContainer[int]
+    step_max: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tenant: _Optional[str] = ..., run: _Optional[str] = ..., process: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., position: _Optional[str] = ..., metric: _Optional[_Iterable[str]] = ..., attributes: _Optional[_Iterable[str]] = ..., window_ns: _Optional[_Iterable[int]] = ..., count: _Optional[_Iterable[int]] = ..., sum: _Optional[_Iterable[float]] = ..., sumsq: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ..., first: _Optional[_Iterable[float]] = ..., first_ns: _Optional[_Iterable[int]] = ..., last: _Optional[_Iterable[float]] = ..., last_ns: _Optional[_Iterable[int]] = ..., nonfinite: _Optional[_Iterable[int]] = ..., step_min: _Optional[_Iterable[int]] = ..., step_max: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExceptionInfo(_message.Message):
     __slots__ = ("type", "message", "stacktrace")
