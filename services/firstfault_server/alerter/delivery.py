@@ -194,6 +194,8 @@ class Deliverer:
         result = message.state if message.state != "waiting" else "retry"
         self._metrics.tries.labels(result).inc()
         if outcome.delivered:
+            if message.kind != "test":
+                self._metrics.hops.took("planned_to_delivered", message.kind, [self._clock.now_ns() - message.created_ns])
             self._log.info("message delivered", message=message.id, kind=message.kind, attempt=message.attempts)
         else:
             self._log.warning(

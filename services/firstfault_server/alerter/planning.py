@@ -129,6 +129,8 @@ class Planner:
             if message is not None:
                 owed.append(message)
                 self._metrics.messages.labels(message.kind).inc()
+                if again:
+                    self._metrics.hops.took("settled_to_planned", message.kind, [now_ns - incident.updated_at])
         return owed
 
     def _where(self, destination: ports.Destination) -> Expression:

@@ -85,6 +85,12 @@ class BatchWriter:
         now_ns = self._clock.now_ns()
         # One time a record of the topic: rollups travel by the hundred.
         written = {id(record): record.written_ns for record, _ in found}
-        self._metrics.hop("detected_to_stored", kind, (now_ns - written_ns for written_ns in written.values()))
+        took = self._metrics.hops.took
+        took("detected_to_stored", kind, (now_ns - written_ns for written_ns in written.values()))
         if kind == "event":
-            self._metrics.hop("receipt_to_detected", kind, (record.written_ns - content.received_ns for record, content in found))
+            took("receipt_to_detected", kind, (record.written_ns - event.received_ns for record, event in found))
+            took("receipt_to_stored", kind, (now_ns - event.received_ns for _, event in found))
+        elif kind == "incident":
+            took("receipt_to_detected", kind, (record.written_ns - incident.updated_at for record, incident in found))
+            # Later revisions follow from what was received later, which they do not tell.
+            took("receipt_to_stored", kind, (now_ns - incident.opened_at for _, incident in found if incident.revision == 1))

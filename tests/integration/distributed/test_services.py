@@ -148,7 +148,9 @@ def test_what_detection_writes_is_found_through_the_api(deployment: Deployment) 
     writer = deployment.services["writer"]
     for kind in ("run", "event", "incident", "rollup"):
         assert writer.figure("firstfault_hop_seconds_count", hop="detected_to_stored", kind=kind) >= 1
-    assert writer.figure("firstfault_hop_seconds_count", hop="receipt_to_detected", kind="event") >= 1
+    for kind in ("event", "incident"):
+        assert writer.figure("firstfault_hop_seconds_count", hop="receipt_to_detected", kind=kind) >= 1
+        assert writer.figure("firstfault_hop_seconds_count", hop="receipt_to_stored", kind=kind) >= 1
 
 
 def test_what_is_received_lies_in_kafka(deployment: Deployment) -> None:
@@ -190,6 +192,9 @@ def test_a_page_goes_out_once_and_marks_of_people_follow(deployment: Deployment)
             ("i-paged.2", "incident.resolved"),
         ]
         deployment.client.delete(f"/v1/destinations/{answer.json()['id']}")
+    alerter = deployment.services["alerter"]
+    assert alerter.figure("firstfault_hop_seconds_count", hop="settled_to_planned", kind="opened") == 1
+    wait_for(lambda: alerter.figure("firstfault_hop_seconds_count", hop="planned_to_delivered", kind="opened") == 1, "the delivery counts")
 
 
 def test_a_stream_hears_of_incidents_and_of_marks_made_elsewhere(deployment: Deployment, replica: httpx.Client) -> None:

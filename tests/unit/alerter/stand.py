@@ -43,7 +43,8 @@ class Stand:
     ) -> None:
         self.stores = stores
         self.clock = clock or FixedClock()
-        metrics = self.metrics = AlertMetrics(CollectorRegistry())
+        self.registry = CollectorRegistry()
+        metrics = self.metrics = AlertMetrics(self.registry)
         self.planner = Planner(stores.outbox, stores.access, stores.triage, stores.silences, self.clock, metrics, LOG, "http://api.example")
         self.woken = 0
         self.checkpoint = AlertingCheckpoint(stores.checkpoint, self.planner, self._wake)
@@ -65,6 +66,13 @@ class Stand:
     def messages(self) -> list[ports.Message]:
         """The outbox for incident i-0001."""
         return self.stores.outbox.messages("acme", "i-0001")
+
+    def hop(self, hop: str, kind: str) -> tuple[float, float]:
+        """How often a hop was measured, and how many seconds it took in all."""
+        count, total = (
+            self.registry.get_sample_value(f"firstfault_hop_seconds_{what}", {"hop": hop, "kind": kind}) for what in ("count", "sum")
+        )
+        return count or 0.0, total or 0.0
 
     def deliveries(self) -> list[ports.Delivery]:
         """The delivery log, oldest first."""

@@ -40,6 +40,29 @@ def test_a_message_is_delivered_once() -> None:
     assert [delivery.delivered for delivery in stand.deliveries()] == [True]
 
 
+def test_the_way_of_a_page_is_measured() -> None:
+    stand, _ = _stand(REFUSED)
+    stand.commit(settled(1, updated_at=stand.clock.time_ns - 2 * SECOND_NS))
+    assert stand.hop("settled_to_planned", "opened") == (1, 2)
+    stand.clock.time_ns += SECOND_NS
+    assert _round(stand)
+    assert stand.hop("planned_to_delivered", "opened") == (0, 0), "a try that failed"
+    stand.clock.time_ns = stand.messages()[0].next_try_ns
+    planned_ns = stand.messages()[0].created_ns
+    assert _round(stand)
+    assert stand.hop("planned_to_delivered", "opened") == (1, (stand.clock.time_ns - planned_ns) / SECOND_NS)
+
+
+def test_test_messages_and_what_people_ask_for_are_no_hops() -> None:
+    stand, _ = _stand()
+    destination = stand.stores.access.destination("acme", "d-1")
+    assert asyncio.run(stand.deliverer.test(destination)).delivered
+    assert stand.hop("planned_to_delivered", "test") == (0, 0)
+    old = settled(1, updated_at=stand.clock.time_ns - 7200 * SECOND_NS)
+    assert stand.planner.queue_marked(old, stand.stores.triage.triage("acme", old.id))
+    assert stand.hop("settled_to_planned", "opened") == (0, 0)
+
+
 def test_retries_grow_apart_and_end() -> None:
     stand, sink = _stand(*[REFUSED] * 100)
     stand.commit(settled(1))

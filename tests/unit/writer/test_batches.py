@@ -84,7 +84,21 @@ def test_hops_are_measured(desk: Desk) -> None:
     hop = {"kind": "event"}
     assert desk.count("firstfault_hop_seconds_sum", hop="receipt_to_detected", **hop) == 1
     assert desk.count("firstfault_hop_seconds_sum", hop="detected_to_stored", **hop) == 2
+    assert desk.count("firstfault_hop_seconds_sum", hop="receipt_to_stored", **hop) == 3
     assert desk.count("firstfault_writer_stored_total", **hop) == 1
+
+
+def test_hops_of_incidents_are_measured_and_the_whole_way_of_first_revisions(desk: Desk) -> None:
+    first, second = (NOW_NS - seconds * SECOND_NS for seconds in (7, 4))
+    desk.writer.handle(
+        records(incident(1, opened_at=first, updated_at=second), incident(1, revision=2, opened_at=first, updated_at=second))
+    )
+    hop = {"kind": "incident"}
+    assert desk.count("firstfault_hop_seconds_count", hop="receipt_to_detected", **hop) == 2
+    assert desk.count("firstfault_hop_seconds_sum", hop="receipt_to_detected", **hop) == 4
+    assert desk.count("firstfault_hop_seconds_sum", hop="detected_to_stored", **hop) == 4
+    assert desk.count("firstfault_hop_seconds_count", hop="receipt_to_stored", **hop) == 1
+    assert desk.count("firstfault_hop_seconds_sum", hop="receipt_to_stored", **hop) == 7
 
 
 def test_what_cannot_be_read_becomes_a_dead_letter_and_its_neighbours_are_stored(desk: Desk) -> None:
