@@ -50,12 +50,13 @@ class Topics:
 
     def write(self, records: Sequence[Record]) -> None:
         """Return when all are durable."""
-        entries = [self._entry(record) for record in records]
+        entries = [self.entry(record) for record in records]
         for start in range(0, len(entries), CHUNK):
             asyncio.run(self._log.append(entries[start : start + CHUNK]))
 
     @staticmethod
-    def _entry(record: Record) -> LogEntry:
+    def entry(record: Record) -> LogEntry:
+        """A record as ingest has it."""
         owner, _, process = record.key.partition("/")
         received = record.received_ms * MILLISECOND_NS
         return LogEntry(tenant=owner, process=process, signal=record.signal, received_ns=received, body=record.body)
