@@ -1,0 +1,1 @@
+"""Bytes that earlier versions wrote, and what they mean: proto/golden."""
