@@ -69,6 +69,12 @@ class Settings(BaseSettings):
         default={}, repr=False, description="Options of librdkafka as JSON, for instance `security.protocol`, `sasl.username`."
     )
     kafka_prefix: str = Field(default="firstfault", min_length=1, description="What names of topics and consumer groups start with.")
+    kafka_partitions: int = Field(
+        default=12,
+        ge=1,
+        le=1000,
+        description="Partitions of topics that `migrate` creates; the job has no more instances of a stage. Topics that exist keep theirs.",
+    )
     kafka_replicas: int = Field(default=-1, ge=-1, description="Replicas of topics that `migrate` creates; -1 leaves it to the cluster.")
     elasticsearch_url: str = Field(default="", description="Elasticsearch of the distributed service, several addresses with commas.")
     elasticsearch_api_key: str = Field(default="", repr=False, description="API key for Elasticsearch.")

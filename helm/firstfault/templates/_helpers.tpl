@@ -48,6 +48,7 @@ FIRSTFAULT_LOG_FORMAT: json
 FIRSTFAULT_LOG_LEVEL: {{ .Values.logLevel | quote }}
 FIRSTFAULT_KAFKA_BOOTSTRAP: {{ .Values.kafka.bootstrap | quote }}
 FIRSTFAULT_KAFKA_PREFIX: {{ .Values.kafka.prefix | quote }}
+FIRSTFAULT_KAFKA_PARTITIONS: {{ .Values.kafka.partitions | quote }}
 FIRSTFAULT_KAFKA_REPLICAS: {{ .Values.kafka.replicas | quote }}
 FIRSTFAULT_ELASTICSEARCH_URL: {{ .Values.elasticsearch.url | quote }}
 FIRSTFAULT_ELASTICSEARCH_PREFIX: {{ .Values.elasticsearch.prefix | quote }}

@@ -91,7 +91,8 @@ def _kafka(settings: configuration.Settings) -> list[Change]:
     from firstfault_server.adapters.kafka.topics import topics
 
     connection = connections.kafka_connection(settings)
-    made = ensure_topics(connection, topics(settings.kafka_prefix), replicas=settings.kafka_replicas)
+    wanted = topics(settings.kafka_prefix, settings.kafka_partitions)
+    made = ensure_topics(connection, wanted, replicas=settings.kafka_replicas)
     return [_change("kafka", f"topic {change.topic}", change.what, change.done) for change in made]
 
 

@@ -36,6 +36,7 @@ def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 EVERYTHING = merged(
     LEAST,
     {
+        "kafka": {"partitions": 32},
         "image": {"digest": "sha256:" + "a" * 64},
         "imagePullSecrets": [{"name": "pull"}],
         "existingSecret": {
@@ -46,7 +47,7 @@ EVERYTHING = merged(
         "settings": {"FIRSTFAULT_ALERT_TIMEOUT_S": 10, "FIRSTFAULT_THRESHOLDS": {"silence_s": 20}, "FIRSTFAULT_FLINK_BACKEND": "rocksdb"},
         **{name: {"autoscaling": {"enabled": True}} for name in ("ingest", "writer", "api", "alerter")},
         "flink": {
-            "parallelism": 2,
+            "parallelism": 32,
             "upgradeMode": "last-state",
             "jobManager": {"replicas": 2},
             "state": {"dir": "s3://bucket/firstfault", "plugin": "flink-s3-fs-hadoop-2.3.0.jar", "existingClaim": ""},

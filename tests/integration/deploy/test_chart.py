@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firstfault_server.detect.flink.plan import read_plan
+from firstfault_server.detect.flink.plan import CLOCK_KEYS, read_plan
 from firstfault_server.settings import Settings, is_secret
 from tests.integration.deploy.chart import GOOD, KUBERNETES, LEAST, Document, documents, flink_definition, merged, pods, render
 from tests.integration.deploy.environment import ROOT, ensure
@@ -25,6 +25,11 @@ REFUSED = {
     "stateless": (merged(LEAST, {"flink": {"upgradeMode": "stateless"}}), "upgradeMode"),
     "state-in-the-pod": (merged(LEAST, {"flink": {"state": {"existingClaim": ""}}}), "existingClaim must be set"),
     "secret-in-settings": (merged(LEAST, {"settings": {"FIRSTFAULT_CLICKHOUSE_PASSWORD": "x"}}), "FIRSTFAULT_CLICKHOUSE_PASSWORD"),
+    "more-instances-than-partitions": (
+        merged(LEAST, {"kafka": {"partitions": 3}, "flink": {"parallelism": 4}}),
+        "flink.parallelism must not be above kafka.partitions",
+    ),
+    "more-instances-than-clock-keys": (merged(LEAST, {"kafka": {"partitions": 64}, "flink": {"parallelism": CLOCK_KEYS + 1}}), "maximum"),
     "bootstrap": (merged(LEAST, {"kafka": {"bootstrap": "kafka"}}), "bootstrap"),
     "agent-without-key": (merged(LEAST, {"agent": {"enabled": True}}), "agent.existingSecret.name must be set"),
     "cursors": (merged(LEAST, {"existingSecret": {"keys": {"cursorSecret": ""}}}), "cursorSecret must be set"),
@@ -182,6 +187,16 @@ def test_migration_comes_first(rendered: dict[str, Document]) -> None:
     pod = job["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "default"
     assert pod["containers"][0]["args"][0] == "migrate"
+
+
+def test_the_job_may_have_an_instance_for_each_partition(rendered: dict[str, Document]) -> None:
+    """`migrate` makes as many partitions as the job counts on."""
+    (document,) = documents(rendered, "everything", "FlinkDeployment")
+    (container,) = document["spec"]["podTemplate"]["spec"]["containers"]
+    plan = read_plan([], {entry["name"]: entry.get("value", "{}") for entry in container["env"]})
+    assert (plan.flink_parallelism, plan.kafka_partitions) == (CLOCK_KEYS, CLOCK_KEYS) == (document["spec"]["job"]["parallelism"],) * 2
+    partitions = {d["data"]["FIRSTFAULT_KAFKA_PARTITIONS"] for d in documents(rendered, "everything", "ConfigMap")}
+    assert partitions == {str(CLOCK_KEYS)}
 
 
 def test_the_flink_job_keeps_its_state(rendered: dict[str, Document]) -> None:

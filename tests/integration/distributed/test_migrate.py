@@ -38,13 +38,17 @@ def test_what_is_missing_is_made_once(kafka_address: str, elasticsearch_address:
     mark = f"t{uuid.uuid4().hex[:12]}"
     servers = {"kafka_bootstrap": kafka_address, "elasticsearch_url": elasticsearch_address, "clickhouse_url": clickhouse_url}
     own = {"kafka_prefix": mark, "elasticsearch_prefix": mark, "clickhouse_database": mark, "elasticsearch_replicas": "0"}
-    status, items, _ = run(**servers, **own)
+    status, items, _ = run(**servers, **own, kafka_partitions="5")
     assert status == 0
     assert {item["server"] for item in items} == {"kafka", "elasticsearch", "clickhouse"}
     made = {item["name"] for item in items if item["server"] == "kafka"}
     assert made == {f"topic {topic.name}" for topic in topics(mark)}
     assert run(**servers, **own)[:2] == (0, [])
     admin = AdminClient({"bootstrap.servers": kafka_address})
+    there = admin.list_topics(timeout=30).topics
+    assert {name: len(there[name].partitions) for name in (f"{mark}.otlp.v1", f"{mark}.incidents.v1", f"{mark}.deadletter.v1")} == {
+        f"{mark}.otlp.v1": 5, f"{mark}.incidents.v1": 5, f"{mark}.deadletter.v1": 3,
+    }  # fmt: skip
     for future in admin.delete_topics([topic.name for topic in topics(mark)]).values():
         future.result(30)
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from firstfault_server.adapters.kafka.topics import PARTITIONS
 from firstfault_server.core import model
 from firstfault_server.detect.flink.emission import written
 from firstfault_server.detect.flink.holes import Hole, Holes
@@ -40,6 +41,21 @@ def test_settings_that_other_services_have_are_called_the_same() -> None:
 def test_a_setting_that_cannot_be_is_named(arguments: list[str], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         read_plan(arguments, {})
+
+
+@pytest.mark.parametrize(("parallelism", "partitions"), [("13", "12"), ("13", None), ("4", "3")])
+def test_an_instance_of_the_source_without_a_partition_is_refused(parallelism: str, partitions: str | None) -> None:
+    """It would never have seen a record, and the time of the job would never begin."""
+    environment = {"FIRSTFAULT_KAFKA_BOOTSTRAP": "a:1", "FIRSTFAULT_FLINK_PARALLELISM": parallelism}
+    environment |= {"FIRSTFAULT_KAFKA_PARTITIONS": partitions} if partitions else {}
+    with pytest.raises(PlanError, match=f"to at most {partitions or '12'},"):
+        read_plan([], environment)
+    read_plan([], environment | {"FIRSTFAULT_KAFKA_PARTITIONS": parallelism})
+
+
+def test_the_job_counts_on_the_partitions_that_migrate_makes() -> None:
+    plan = read_plan(["--kafka-bootstrap", "a:1"], {})
+    assert plan.kafka_partitions == Settings.model_fields["kafka_partitions"].default == PARTITIONS
 
 
 def test_stages_come_from_a_factory() -> None:

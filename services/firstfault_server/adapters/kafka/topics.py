@@ -14,6 +14,7 @@ from firstfault_server.adapters.kafka.producer import LARGEST_RECORD
 from firstfault_server.wire import outputs
 
 DAY_MS: Final = 86_400_000
+PARTITIONS: Final = 12
 ResultT = TypeVar("ResultT")
 
 
@@ -21,7 +22,7 @@ class Topic(msgspec.Struct, kw_only=True, frozen=True):
     """A topic as it should be."""
 
     name: str
-    partitions: int = 12
+    partitions: int = PARTITIONS
     settings: Mapping[str, str] = {}
     """Settings that are ours to decide; all others are left to the cluster."""
 
@@ -49,9 +50,15 @@ def topic_name(prefix: str, topic: str) -> str:
     return prefix + topic.removeprefix(PREFIX)
 
 
-def topics(prefix: str) -> list[Topic]:
-    """`TOPICS` of an installation: several can share a cluster."""
-    return [msgspec.structs.replace(topic, name=topic_name(prefix, topic.name)) for topic in TOPICS]
+def topics(prefix: str, partitions: int = PARTITIONS) -> list[Topic]:
+    """`TOPICS` of an installation: several can share a cluster. Dead letters are few, and so are their partitions."""
+    few = {outputs.DEAD_LETTERS}
+    return [
+        msgspec.structs.replace(
+            topic, name=topic_name(prefix, topic.name), partitions=topic.partitions if topic.name in few else partitions
+        )
+        for topic in TOPICS
+    ]
 
 
 class Change(msgspec.Struct, kw_only=True, frozen=True):

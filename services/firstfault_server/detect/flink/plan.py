@@ -22,6 +22,7 @@ ENVIRONMENT: Final = "FIRSTFAULT_"
 STAGES: Final = "firstfault_server.detect.flink.plan:stages"
 
 Parallelism = Annotated[int, msgspec.Meta(ge=1, le=CLOCK_KEYS)]
+Partitions = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Cached = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -35,6 +36,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
 
     kafka_bootstrap: str
     kafka_prefix: str = "firstfault"
+    kafka_partitions: Partitions = 12
+    """Partitions of the input. An instance of the source without one would hold back the time of all stages."""
     kafka_security: dict[str, str] = {}
     """Options of librdkafka, as for the other services."""
     thresholds: dict[str, float] = {}
@@ -76,6 +79,11 @@ def read_plan(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan:
         plan = msgspec.convert(given, Plan, strict=False)
     except msgspec.ValidationError as error:
         raise PlanError(str(error)) from error
+    if plan.flink_parallelism > plan.kafka_partitions:
+        raise PlanError(
+            f"flink_parallelism: {plan.flink_parallelism} instances of the source cannot share {plan.kafka_partitions} partitions; set it "
+            f"to at most {plan.kafka_partitions}, or kafka_partitions to the number that the input has"
+        )
     try:
         overridden(plan.thresholds)
     except ValueError as error:
