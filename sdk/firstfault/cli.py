@@ -19,6 +19,7 @@ USAGE = 2
 
 # Commands of the service by name, so that an installation without it can say what is missing.
 _SERVICE_COMMANDS = (
+    "completion",
     "detect",
     "demo",
     "destinations",
@@ -32,6 +33,7 @@ _SERVICE_COMMANDS = (
     "preflight",
     "runs",
     "serve",
+    "silences",
     "up",
 )
 

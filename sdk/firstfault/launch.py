@@ -60,26 +60,30 @@ def own_run_id(environ: Mapping[str, str]) -> str:
     return f"run-{uuid.uuid4().hex[:16]}"
 
 
-def parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Options of `run` itself, and the command; ends the process with status 2 on a usage error."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Options of `run` itself."""
+    made = argparse.ArgumentParser(
         prog="firstfault run", usage="firstfault run [--run-id ID] [--name N] [--capture-stderr] -- CMD ...", description=HELP
     )
-    parser.add_argument(
-        "--run-id", metavar="ID", help="id of the run, the same on every node (default: what the scheduler or launcher says)"
-    )
-    parser.add_argument("--name", metavar="N", help="name of the run, for people")
-    parser.add_argument(
+    made.add_argument("--run-id", metavar="ID", help="id of the run, the same on every node (default: what the scheduler or launcher says)")
+    made.add_argument("--name", metavar="N", help="name of the run, for people")
+    made.add_argument(
         "--capture-stderr", action="store_true", help="keep stderr in a file on its way, so that its last lines can be reported"
     )
-    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command and its arguments")
+    made.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command and its arguments")
+    return made
+
+
+def parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Options of `run` itself, and the command; ends the process with status 2 on a usage error."""
+    described = parser()
     # Everything behind the first `--` is CMD's, whatever it looks like.
     split = args.index("--") if "--" in args else len(args)
-    options = parser.parse_args(args[:split])
+    options = described.parse_args(args[:split])
     # A `--` after the command's first word belongs to the command itself.
     command: list[str] = [*options.command, *args[split:]] if options.command else args[split + 1 :]
     if not command:
-        parser.error("no command given: firstfault run -- CMD ...")
+        described.error("no command given: firstfault run -- CMD ...")
     return options, command
 
 

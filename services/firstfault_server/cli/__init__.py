@@ -38,6 +38,7 @@ def commands() -> Mapping[str, Command]:
         "serve": "run one service of the distributed deployment: ingest, writer, api, alerter",
         "migrate": "create or upgrade topics, index templates and tables of the distributed service",
         "doctor": "send one marked event through the deployment and show each hop",
+        "completion": "print a script for completion in bash, zsh or fish",
         "destinations": "say where pages go, and see what was delivered",
     }
     offline = {

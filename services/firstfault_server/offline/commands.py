@@ -18,13 +18,27 @@ FOUND: Final = 1
 USAGE: Final = 2
 
 
-def explain_main(argv: Sequence[str]) -> int:
-    """`firstfault explain FILE…`; returns the exit status."""
+def explain_parser() -> argparse.ArgumentParser:
+    """Arguments of `firstfault explain`."""
     parser = argparse.ArgumentParser(prog="firstfault explain", description="Say what failed first in the logs of one job.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="a log of the job, or one per rank; - reads standard input")
     _output(parser)
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 when a failure was found")
-    options = _parsed(parser, argv)
+    return parser
+
+
+def group_parser() -> argparse.ArgumentParser:
+    """Arguments of `firstfault group`."""
+    parser = argparse.ArgumentParser(prog="firstfault group", description="Group crash texts: one bug, one group.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help='a crash text, or a .jsonl file with {"id", "text"} a line')
+    parser.add_argument("--pairs", metavar="FILE.jsonl", help='score just these pairs, {"a", "b"} a line')
+    _output(parser)
+    return parser
+
+
+def explain_main(argv: Sequence[str]) -> int:
+    """`firstfault explain FILE…`; returns the exit status."""
+    options = _parsed(explain_parser(), argv)
     if isinstance(options, int):
         return options
     refused = [why_no_log(path) for path in options.files]
@@ -54,11 +68,7 @@ def explain_main(argv: Sequence[str]) -> int:
 
 def group_main(argv: Sequence[str]) -> int:
     """`firstfault group FILE…`; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="firstfault group", description="Group crash texts: one bug, one group.")
-    parser.add_argument("files", nargs="+", metavar="FILE", help='a crash text, or a .jsonl file with {"id", "text"} a line')
-    parser.add_argument("--pairs", metavar="FILE.jsonl", help='score just these pairs, {"a", "b"} a line')
-    _output(parser)
-    options = _parsed(parser, argv)
+    options = _parsed(group_parser(), argv)
     if isinstance(options, int):
         return options
     try:
