@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, server_engine
+from firstfault_server.adapters.clickhouse.tables import SLOTS
 from firstfault_server.adapters.memory.aggregates import MemoryAggregateStore
 from firstfault_server.core.buckets import WINDOW_NS
 from firstfault_server.ports import AggregateStore, SeriesQuery, StoreUnavailable
 from tests.contract.engines import PASSWORD, USER, RemoteStore, clickhouse_server, embedded_host
 from tests.contract.records import DAY_NS, NOW_NS, rollup
 
+ABSURD = 128
 LOSS = SeriesQuery(tenant="acme", run="r-1", metric="train.loss")
 
 
@@ -181,6 +183,20 @@ def test_absurd_times_and_numbers_harm_nothing(store: AggregateStore) -> None:
     (points,) = store.series(SeriesQuery(tenant="acme", run="r-absurd", metric="train.loss", points=10)).values()
     assert len(points) <= 10
     assert sum(point.count for point in points) == 300
+
+
+def test_absurd_times_one_by_one_make_few_partitions(address: str, numbers: Iterator[int]) -> None:
+    database = f"test_{next(numbers)}"
+    engine = server_engine(address, user=USER, password=PASSWORD, clients=1)
+    store = ClickHouseAggregateStore(engine, database=database)
+    # Every insert has a day of its own, from 1970 to the last that a window can have, and every partition gets two.
+    apart = ((1 << 63) - 1) // DAY_NS // ABSURD | 1
+    for number in range(ABSURD):
+        store.write_rollups([rollup(0, window_ns=number * apart * DAY_NS, position=f"{number}")])
+    parts = "SELECT uniqExact(partition) FROM system.parts WHERE database = {database:String} AND table = 'rollup'"
+    assert engine.rows(parts, {"database": database})[0][0] == SLOTS
+    assert sum(row["count"] for row in store.ranks("acme", "r-1", "train.loss")) == ABSURD
+    store.close()
 
 
 def test_prune_drops_whole_days_that_are_older(store: AggregateStore) -> None:
