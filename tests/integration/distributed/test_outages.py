@@ -11,9 +11,10 @@ import pytest
 from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_stores
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.core import model
+from firstfault_server.core.access import DEFAULT_TENANT
 from firstfault_server.ports import Destination, ListQuery
 from firstfault_server.wire.outputs import OutputRecord
-from tests.contract.records import event, incident, rollup
+from tests.contract.records import event, incident, rollup, run
 from tests.integration.cli.sending import send_crash
 from tests.integration.distributed.installation import send, wait_for
 from tests.integration.distributed.services import Installation, Service, Wire, wire
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 KINDS = ("writer", "api", "ingest", "alerter")
+RUN = "r-ranks"
 
 
 class Cuttable:
@@ -66,8 +68,29 @@ class Cuttable:
         """Stored so far."""
         return int(self.installation.ask("SELECT count() FROM {database}.rollup FINAL"))
 
+    def detect_ranks(self) -> None:
+        """A run of the tenant without keys, with a rank that has sent one loss."""
+        at = time.time_ns()
+        ranks = [model.RankStatus(rank=3, process="p-3", node="n-01")]
+        records: list[OutputRecord] = [
+            run(1, run=RUN, tenant=DEFAULT_TENANT, started_ns=at, updated_ns=at, ranks=ranks),
+            rollup(0, run=RUN, tenant=DEFAULT_TENANT, process="p-3", rank=3, window_ns=at),
+        ]
+        send(self.installation.kafka, self.installation.prefix, records)
+
+    def ranks(self) -> tuple[int, bool, dict[int, int | None]]:
+        """Status of the question for losses of all ranks, whether the answer is partial, and losses by rank."""
+        answer = httpx.get(f"{self.api.url('api')}/v1/runs/{RUN}/ranks", params={"metric": "loss"}, timeout=30, trust_env=False)
+        document = answer.json()
+        figures = {item["rank"]: item["figures"] and item["figures"]["count"] for item in document.get("items", [])}
+        return answer.status_code, document.get("partial", False), figures
+
     def status(self, path: str) -> int:
         return httpx.get(self.api.url("api") + path, timeout=30, trust_env=False).status_code
+
+    def sent(self, **headers: str) -> int:
+        """Status of a request to ingest."""
+        return httpx.post(self.ingest.url("otlp-http") + "/v1/logs", json={}, headers=headers, timeout=30, trust_env=False).status_code
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +135,8 @@ def test_stores_that_go_are_noticed_while_nothing_comes(cuttable: Cuttable) -> N
 
 
 def test_no_clickhouse(cuttable: Cuttable) -> None:
+    cuttable.detect_ranks()
+    wait_for(lambda: cuttable.ranks() == (200, False, {3: 1}), "figures of the rank")
     events, rollups = cuttable.events(), cuttable.rollups()
     cuttable.clickhouse.cut()
     cuttable.detect(2)
@@ -122,6 +147,8 @@ def test_no_clickhouse(cuttable: Cuttable) -> None:
     state, problems = cuttable.api.state()
     assert (state, list(problems)) == ("degraded", ["metrics"])
     assert cuttable.status("/v1/incidents") == 200
+    assert cuttable.ranks() == (200, True, {3: None})
+    assert cuttable.status(f"/v1/runs/{RUN}/series?metric=loss") == 503
     assert cuttable.rollups() == rollups
     assert cuttable.alerter.problems() == {}
     cuttable.clickhouse.join()
@@ -141,10 +168,11 @@ def test_no_elasticsearch(cuttable: Cuttable) -> None:
     wait_for(lambda: cuttable.api.state()[0] == "not ready", "no request comes here any more")
     assert list(cuttable.api.problems()) == ["elasticsearch"]
     assert cuttable.events() == events
-    # It has no keys to look up and must not guess.
-    answer = httpx.post(cuttable.ingest.url("otlp-http") + "/v1/logs", json={}, timeout=30, trust_env=False)
-    assert answer.status_code in (200, 503)
+    # Whether a key was made meanwhile cannot be looked up, and must not be guessed: not longer than an answer is kept.
+    wait_for(lambda: cuttable.sent() == 503, "ingest takes nothing from senders whom it cannot look up")
+    assert cuttable.sent(authorization="Bearer ffk_unknown") == 503
     cuttable.elasticsearch.join()
+    wait_for(lambda: cuttable.sent() == 200, "ingest takes it again")
     wait_for(lambda: cuttable.events() == events + 1, "events follow")
     cuttable.writer.wait_until_ready()
     cuttable.api.wait_until_ready()

@@ -70,6 +70,26 @@ def test_a_store_that_is_down_is_503(stand: Stand, reader: TestClient, monkeypat
     assert reader.get("/v1/incidents").status_code == 200
 
 
+def test_ranks_are_shown_without_figures_while_numbers_are_away(stand: Stand, reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = reader.get("/v1/runs/run-acme/ranks", params={"metric": "loss"}).json()
+    assert not whole["partial"]
+    assert whole["items"][0]["figures"]["count"] == 1
+
+    def down(*_: object) -> None:
+        raise ports.StoreUnavailable("ClickHouse is away")
+
+    for question in ("ranks", "metrics", "series"):
+        monkeypatch.setattr(stand.stores.aggregates, question, down)
+    for metric in ("loss", "train.loss"):
+        answer = reader.get("/v1/runs/run-acme/ranks", params={"metric": metric})
+        assert answer.status_code == 200
+        assert answer.json() == {**whole, "items": [{**item, "figures": None} for item in whole["items"]], "partial": True}
+    assert not reader.get("/v1/runs/run-acme/ranks").json()["partial"], "what was not asked for is not missing"
+    # Of these nothing would be left.
+    assert reader.get("/v1/runs/run-acme/series", params={"metric": "loss"}).status_code == 503
+    assert reader.get("/v1/runs/run-acme/metrics").status_code == 503
+
+
 def test_readiness_says_what_is_missing(stand: Stand) -> None:
     client = stand.client()
     assert client.get("/readyz").status_code == 200

@@ -26,16 +26,26 @@ def ranks(
     services: WithServices, caller: Reader, run_id: str, wanted: WithPart,
     metric: Annotated[str | None, Query(min_length=1, max_length=300, description="Adds this metric's figures to each rank.")] = None,
 ) -> Response:  # fmt: skip
-    """Where each rank stands."""
+    """Where each rank stands; without figures, and `partial`, while the store of numbers is away."""
     run = services.incidents.run(caller.tenant, run_id)
     asked = part("ranks", wanted, caller, services, [run_id, metric])
     page, following = asked.cut(run.ranks, lambda rank: _order(rank.rank, rank.process))
     items = [rank_document(rank) for rank in page]
+    figures: dict[str, Document] | None = {}
     if metric is not None:
-        name = _known_name(services, caller.tenant, run_id, metric)
-        figures = {row["process"]: _figures(row) for row in services.aggregates.ranks(caller.tenant, run_id, name)}
-        items = [{**item, "figures": figures.get(item["process"])} for item in items]
-    return json_response({"items": items, "next_cursor": following})
+        figures = _figures_of(services, caller.tenant, run_id, metric)
+        items = [{**item, "figures": (figures or {}).get(item["process"])} for item in items]
+    return json_response({"items": items, "next_cursor": following, "partial": figures is None})
+
+
+def _figures_of(services: Services, tenant: str, run_id: str, metric: str) -> dict[str, Document] | None:
+    """Figures by process, None when nobody can tell now: states of ranks, which another store has, help without them."""
+    try:
+        rows = services.aggregates.ranks(tenant, run_id, _known_name(services, tenant, run_id, metric))
+    except ports.StoreUnavailable as error:
+        services.log.warning("ranks are shown without figures", run=run_id, reason=str(error))
+        return None
+    return {row["process"]: _figures(row) for row in rows}
 
 
 def _order(rank: int | None, process: str) -> tuple[bool, int, str]:

@@ -99,10 +99,11 @@ class RankWithFigures(Rank):
 
 
 class RankPage(Shape):
-    """Ranks of a run."""
+    """Ranks of a run; `partial` when figures were asked for and cannot be read now."""
 
     items: list[RankWithFigures]
     next_cursor: Cursor
+    partial: bool
 
 
 class MetricNames(Shape):
