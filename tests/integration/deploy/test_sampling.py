@@ -33,6 +33,16 @@ def test_spans(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> No
     assert {request.authorization for request in receiver.requests} == {"Bearer ffk_agent"}
 
 
+def test_slow_spans(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
+    """A rank that waited fails nothing: its long spans go at once, whatever was decided about their trace, or bring it along."""
+    with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="5s", TRACE_PERCENT="0", TRACE_SLOW="20s") as collector:
+        collector.send("traces", spans(ME, span(1, 0), span(1, 1, lasted_s=20.5), span(2, 0, lasted_s=19.5)))
+        wait_for(lambda: receiver.spans() == ["span-1-1"], 4, "the long span, without waiting for its trace")
+        wait_for(lambda: receiver.spans() == ["span-1-0", "span-1-1"], 20, "the rest of its trace")
+        collector.send("traces", spans(ME, span(2, 1), span(2, 2, lasted_s=60)))
+        wait_for(lambda: receiver.spans() == ["span-1-0", "span-1-1", "span-2-2"], 20, "a long span of a trace that was left out")
+
+
 def test_share_of_healthy_traces(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
     with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="1s", TRACE_PERCENT="50") as collector:
         collector.send("traces", spans(ME, *(span(trace, 0) for trace in range(1, 401)), span(999, 0, error=True)))
@@ -50,6 +60,12 @@ def test_records(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> 
         older = record("older name", 9, **{"event.name": "train.phase"})
         collector.send("logs", logs(ME, *chatter, *kept, older))
         wait_for(lambda: receiver.records() == ["beat", "error", "older name", "own", "warning"], 20, "what must be kept")
+
+
+def test_records_from_information_up(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
+    with Collector(tmp_path, receiver.url, "ffk_agent", LOGS_FROM="9") as collector:
+        collector.send("logs", logs(ME, record("debug", 5), record("info", 9), record("warning", 13)))
+        wait_for(lambda: receiver.records() == ["info", "warning"], 20, "what was asked for")
 
 
 def test_points_are_never_sampled(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
