@@ -59,7 +59,10 @@ class Settings(BaseSettings):
     tenant_bytes_per_s: int = Field(
         default=0,
         ge=0,
-        description="What one tenant may send in bytes per second after decompression, of numbers and of the rest; 0: no limit.",
+        description=(
+            "What one tenant may send in bytes per second after decompression, of numbers and of the rest; 0: no limit. Each process that "
+            "receives counts by itself: with several, a tenant may send so much to each."
+        ),
     )
     drain_s: float = Field(default=8, gt=0, le=12, description="How long a stop waits for what is under way.")
     alert_timeout_s: float = Field(default=15, gt=0, le=60, description="How long one try to deliver a message may take.")

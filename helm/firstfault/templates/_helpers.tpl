@@ -57,6 +57,7 @@ FIRSTFAULT_ELASTICSEARCH_REPLICAS: {{ .Values.elasticsearch.replicas | quote }}
 FIRSTFAULT_CLICKHOUSE_URL: {{ .Values.clickhouse.url | quote }}
 FIRSTFAULT_CLICKHOUSE_USER: {{ .Values.clickhouse.user | quote }}
 FIRSTFAULT_CLICKHOUSE_DATABASE: {{ .Values.clickhouse.database | quote }}
+FIRSTFAULT_TENANT_BYTES_PER_S: {{ .Values.ingest.tenantBytesPerSecond | int64 | quote }}
 {{- with .Values.publicUrl }}
 FIRSTFAULT_PUBLIC_URL: {{ . | quote }}
 {{- end }}

@@ -20,7 +20,7 @@ JOB = {f"FIRSTFAULT_{field.name.upper()}" for field in msgspec.structs.fields(Pl
 MANY = 123_456_789_012
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"FIRSTFAULT_ALERT_TIMOUT_S": 10}, "FIRSTFAULT_ALERT_TIMOUT_S"),
-    "no-number": ({"FIRSTFAULT_TENANT_BYTES_PER_S": "lots"}, "TENANT_BYTES_PER_S"),
+    "no-number": ({"FIRSTFAULT_RETENTION_EVENTS_BYTES": "lots"}, "RETENTION_EVENTS_BYTES"),
     "too-much": ({"FIRSTFAULT_ALERT_TIMEOUT_S": 61}, "maximum"),
     "too-little": ({"FIRSTFAULT_RETENTION_RUNS_DAYS": 14}, "minimum"),
     "no-address": ({"FIRSTFAULT_TELEMETRY_ENDPOINT": "collector:4318"}, "pattern"),
