@@ -4,9 +4,8 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from deploy.native.stack.interruption import Interrupted
 from deploy.native.stack.layout import Layout
 from deploy.native.stack.ports import taken
 from deploy.native.stack.programs import DETECTION, READY, SERVERS, SERVICES, programs
+from deploy.native.stack.readiness import unready
 from deploy.native.stack.supervision import UNDER_WAY, Supervisor
 
 MIGRATE_S: Final = 240
@@ -67,7 +67,7 @@ def _bring_up(layout: Layout, supervisor: Supervisor, begun: list[str], say: Say
     run(DETECTION, *SERVICES)
     say(f"starting {', '.join((DETECTION, *SERVICES))}")
     for name, port in READY.items():
-        _wait(lambda port=port: _ready(f"{layout.url(port)}/readyz"), name, supervisor)  # type: ignore[misc]
+        _wait(partial(unready, layout.url(port)), name, supervisor)
     _wait(lambda: _detecting(layout), DETECTION, supervisor)
 
 
@@ -101,17 +101,6 @@ def _wait(problem: Callable[[], str], name: str, supervisor: Supervisor) -> None
         if time.monotonic() > deadline:
             raise ServerFailed(f"{name} is not ready after {READY_S:.0f} s: {why}\n{supervisor.log(name)}")
         time.sleep(0.2)
-
-
-def _ready(url: str) -> str:
-    """Why a service is not ready, empty when it is."""
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return ""
-    except urllib.error.HTTPError as error:
-        return f"{error.code} {error.read().decode(errors='replace')[:500]}"
-    except OSError as error:
-        return str(error)
 
 
 def _detecting(layout: Layout) -> str:
