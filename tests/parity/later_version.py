@@ -1,5 +1,6 @@
 """The stages as a later version might have them: the run stage has learnt to keep one thing more. Imported by Flink's Python."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,17 +12,17 @@ from firstfault_server.core.stages.run_state import RunState
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.detect.flink import plan
 
-NOTE = "ticks since the upgrade:"
+NOTE = "looks since the upgrade:"
 
 
 class LaterState(RunState, omit_defaults=True):
     """With a field that states of this version do not have."""
 
-    ticks: int = 0
+    looks: int = 0
 
 
 class LaterRun:
-    """The run stage, counting its ticks and telling of them in the run's notes."""
+    """The run stage, counting how often it looked and telling of it in the run's notes."""
 
     name, eager = "run", False
 
@@ -37,13 +38,20 @@ class LaterRun:
         """Nothing seen."""
         return msgspec.convert(msgspec.to_builtins(self._run.new(key)), LaterState)
 
+    def on_batch(self, state: LaterState, records: Sequence[Any], now_ns: int) -> list[model.AnyRecord]:
+        """As before, and one more."""
+        return self._counted(state, self._run.on_batch(state, records, now_ns))
+
     def on_tick(self, state: LaterState, now_ns: int) -> list[model.AnyRecord]:
         """As before, and one more."""
-        state.ticks += 1
-        made: list[model.AnyRecord] = self._run.on_tick(state, now_ns)
+        return self._counted(state, self._run.on_tick(state, now_ns))
+
+    @staticmethod
+    def _counted(state: LaterState, made: list[model.AnyRecord]) -> list[model.AnyRecord]:
+        state.looks += 1
         for record in made:
             if isinstance(record, model.RunStatus):
-                record.notes.append(f"{NOTE} {state.ticks}")
+                record.notes.append(f"{NOTE} {state.looks}")
         return made
 
 
