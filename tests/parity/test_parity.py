@@ -1,13 +1,11 @@
 """One job in each of two ways through the same log, and what it said against what the embedded host says."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from deploy.native.servers.flink import Flink
-from deploy.native.servers.flink_env import ROOT
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.detect.flink import plan
 from tests.parity.later_version import NOTE
@@ -29,17 +27,6 @@ class Story(msgspec.Struct, kw_only=True):
     wanted: Outcome
     repeated: int
     """Rollups that were written more than once."""
-
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
-    """A cluster with room for two instances of everything."""
-    cluster = Flink(tmp_path_factory.mktemp("flink"), taskmanagers=2, path=[ROOT])
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 def finish(topics: Topics, way: str) -> Story:
