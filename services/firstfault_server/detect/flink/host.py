@@ -1,5 +1,6 @@
 """A stage as a keyed process function of PyFlink, in thread mode. Rows in: (key, bytes); out: one packet a call (rows.py)."""
 
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from firstfault_server.wire.outputs import TOPICS
 
 REASONS: Final = ("foreign", "undecodable", "failed", "unwritable")
 DROPPED: Final = ("series_limit",)
-
+# All stages of a TaskManager open at the same moment in threads of one Python, and msgspec cannot have two threads meet a type for
+# the first time at once: that ends the process.
+_OPENING: Final = threading.Lock()
 
 TARGETS: Final = (*TOPICS.values(), *AFTER.values())
 """Topics and stages that rows go to; packets name them by their place here."""
@@ -39,8 +42,8 @@ class KeyedStage(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Once for each instance, in the TaskManager."""
-        stages = made_stages(self._plan)
-        self._host = StageHost(self._name, stages, self._plan.flink_cached)
+        with _OPENING:
+            self._host = StageHost(self._name, made_stages(self._plan), self._plan.flink_cached)
         self._value = runtime_context.get_state(ValueStateDescriptor("state", Types.PICKLED_BYTE_ARRAY()))
         self._waiting = runtime_context.get_list_state(ListStateDescriptor("waiting", Types.PICKLED_BYTE_ARRAY()))
         self._places = {name: place for place, name in enumerate(TARGETS)}
