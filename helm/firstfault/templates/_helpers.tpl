@@ -252,15 +252,13 @@ spec:
 {{- $open := omit .ports "health" }}
 {{- $rules := ternary (list (dict "ports" (values $open | sortAlpha) "from" .from) $metrics) (list $metrics) (gt (len $open) 0) }}
 {{ include "firstfault.policy" (dict "root" .root "component" .component "rules" $rules) }}
-{{- if and .root.Values.serviceMonitor.enabled (or .root.Values.serviceMonitor.evenIfUnknown (.root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
+{{- if include "firstfault.monitored" . }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
   name: {{ $name }}
-  labels:
-    {{- include "firstfault.labels" . | nindent 4 }}
-    {{- with .root.Values.serviceMonitor.labels }}{{ toYaml . | nindent 4 }}{{ end }}
+  labels: {{ include "firstfault.monitorLabels" . | nindent 4 }}
 spec:
   selector:
     matchLabels: {{ include "firstfault.selector" . | nindent 6 }}

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, read_plan
 from firstfault_server.settings import Settings, is_secret
@@ -138,7 +139,27 @@ def test_services_can_be_watched_moved_and_reached(rendered: dict[str, Document]
         assert container["args"] == ["serve", document["metadata"]["name"].rsplit("-", 1)[1]]
         assert document["spec"]["template"]["metadata"]["annotations"].keys() >= {"checksum/settings", "checksum/secrets", "a/b"}
         assert container["image"].endswith("@sha256:" + "a" * 64)
-    assert documents(rendered, "least", "ServiceMonitor") == []
+    assert documents(rendered, "least", "ServiceMonitor") == documents(rendered, "least", "PodMonitor") == []
+
+
+def test_what_has_no_service_is_scraped_by_its_pods(rendered: dict[str, Document]) -> None:
+    """The Flink job where its reporter listens, and the agent."""
+    monitors = {d["metadata"]["name"]: d for d in documents(rendered, "everything", "PodMonitor")}
+    assert monitors.keys() == {"trial-firstfault-detect", "trial-firstfault-agent"}
+    (flink,), (agent,) = documents(rendered, "everything", "FlinkDeployment"), documents(rendered, "everything", "DaemonSet")
+    for name, template in (("detect", flink["spec"]["podTemplate"]), ("agent", agent["spec"]["template"])):
+        monitor = monitors[f"trial-firstfault-{name}"]
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        (container,) = template["spec"]["containers"]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
+    (container,) = flink["spec"]["podTemplate"]["spec"]["containers"]
+    reporters = {key: value for key, value in flink["spec"]["flinkConfiguration"].items() if key.startswith("metrics.report")}
+    assert reporters["metrics.reporter.prometheus.port"] == str(container["ports"][0]["containerPort"])
+    # The compose file has the same; there it is tried.
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["jobmanager"]["environment"]["FLINK_PROPERTIES"]
+    assert reporters.items() <= {key: str(value) for key, value in yaml.safe_load(compose).items()}.items()
 
 
 def test_secrets_are_files_of_those_who_need_them(rendered: dict[str, Document]) -> None:
