@@ -57,13 +57,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(folder: Path) -> Document:
-    """Everything of the file, with all profiles."""
-    return read(folder, "--profile", "*")
+    """Everything of the file."""
+    return read(folder)
 
 
-def test_plain_start_needs_no_key(folder: Path) -> None:
-    """The Collector has a key that must be made first: it is started by its profile only."""
-    assert set(read(folder)["services"]) == SERVERS | OURS | {"secrets", "migrate", "jobmanager", "taskmanager"}
+def test_one_plain_start_starts_everything(project: Document) -> None:
+    """No profiles, nothing to make by hand."""
+    assert set(project["services"]) == SERVERS | OURS | FLINK | {"secrets", "migrate", "collector-key", "collector"}
+    assert not project.get("secrets")
+
+
+def test_the_collector_has_the_key_that_is_made_for_it(project: Document) -> None:
+    """Of the secrets that one only; it starts once the key is there."""
+    maker, collector = project["services"]["collector-key"], project["services"]["collector"]
+    assert (ROOT / "deploy" / "docker" / "server" / Path(maker["entrypoint"][-1]).name).is_file()
+    (made,) = maker["command"]
+    places = {volume["source"]: volume["target"] for volume in maker["volumes"]}
+    mounts = {volume["source"]: volume for volume in collector["volumes"]}
+    assert mounts.keys() == {"collector-data", "collector-key"}
+    assert mounts["collector-key"]["read_only"] is True
+    relative = Path(made).relative_to(places["collector-key"])
+    assert Path(collector["environment"]["COLLECTOR_API_KEY_FILE"]) == mounts["collector-key"]["target"] / relative
+    assert collector["depends_on"]["collector-key"]["condition"] == "service_completed_successfully"
+    assert maker["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +91,7 @@ def test_the_check_can_fail(tmp_path: Path, good: str, bad: str) -> None:
     text = broken.read_text()
     assert good in text
     broken.write_text(text.replace(good, bad))
-    assert config(tmp_path, "--profile", "*").returncode != 0
+    assert config(tmp_path).returncode != 0
 
 
 def variables(service: Document) -> dict[str, str]:
@@ -118,7 +134,7 @@ def test_settings_of_your_own_reach_every_service_and_the_job(tmp_path: Path, pr
         "FIRSTFAULT_KAFKA_BOOTSTRAP=elsewhere:9092",
     ]
     (copied(tmp_path) / "firstfault.env").write_text("\n".join(lines))
-    services = read(tmp_path, "--profile", "*", FIRSTFAULT_PUBLIC_URL="https://shell.example.org")["services"]
+    services = read(tmp_path, FIRSTFAULT_PUBLIC_URL="https://shell.example.org")["services"]
     given = dict(line.split("=", 1) for line in lines[1:]) | {"FIRSTFAULT_KAFKA_BOOTSTRAP": "kafka:9092"}
     for name in OURS | FLINK | {"migrate"}:
         assert variables(services[name]) == variables(project["services"][name]) | given, name
