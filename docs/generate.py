@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import chart_schema
+import metrics_table
 from firstfault_server import tables
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.settings import Settings, is_secret
@@ -110,6 +111,17 @@ def _short(row: dict[str, Any]) -> str:
     return ", ".join(word for word in words if word)
 
 
+def metrics() -> str:
+    """What the services count."""
+    found = [
+        [code(name), kind, ", ".join(map(code, filter(None, labels.split(", ")))), *more]
+        for name, kind, labels, *more in metrics_table.rows()
+    ]
+    head = "# Metrics\n\nUnder `/metrics` of each service, beside those of the process and of Python; "
+    head += "[the detection job](../flink.md) has its own.\n\n"
+    return NOTE + head + table(["metric", "kind", "labels", "meaning", "service"], found)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Write or compare; 1 when something differs."""
     parser = argparse.ArgumentParser(description="Write the generated tables of the documentation.")
@@ -121,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (reference / "symptoms.md", symptoms()),
         (reference / "settings.md", settings()),
         (reference / "conventions.md", conventions()),
+        (reference / "metrics.md", metrics()),
         (chart_schema.SCHEMA, chart_schema.schema()),
     ):
         if path.is_file() and path.read_text(encoding="utf-8") == text:

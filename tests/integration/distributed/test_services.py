@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,6 +30,7 @@ from tests.integration.service.pager import Pager
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 KINDS = ("ingest", "writer", "alerter", "api")
+METRICS = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 Command = Callable[..., tuple[int, Any]]
 
 
@@ -275,3 +277,11 @@ def test_each_tells_of_its_health(deployment: Deployment, kind: str) -> None:
     assert httpx.get(f"{service.health}/healthz", trust_env=False).json() == {"status": "ok"}
     assert service.problems() == {}
     assert service.figure("process_start_time_seconds") > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_metrics_are_the_documented_ones(deployment: Deployment, kind: str) -> None:
+    text = httpx.get(f"{deployment.services[kind].health}/metrics", trust_env=False).text
+    told = set(re.findall(r"^# TYPE (firstfault_\w+)(?<!_created) ", text, re.MULTILINE))
+    rows = [line.split(" | ") for line in METRICS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert told == {row[0].strip("| `") for row in rows if kind in row[-1].strip(" |").split(", ")}
