@@ -1,5 +1,7 @@
 """What every ContextStore promises."""
 
+from typing import Any
+
 import pytest
 
 from firstfault_server.core import model
@@ -217,10 +219,65 @@ def test_one_bad_record_costs_no_neighbour(stores: Stores) -> None:
     assert "surrogate" in stores.context.event("acme", "e-0002").body
 
 
+def letter(number: int, **changes: Any) -> model.DeadLetter:
+    """The n-th dead letter, a second after the one before."""
+    fields: dict[str, Any] = {
+        "id": f"d-{number:04}",
+        "tenant": "acme",
+        "received_ns": NOW_NS + number * SECOND_NS,
+        "reason": "does not parse",
+    }
+    return model.DeadLetter(**fields | changes)
+
+
+def letters(stores: Stores, **asked: Any) -> list[str]:
+    return [each.id for each in stores.context.dead_letters(ListQuery(**{"tenant": "acme", **asked})).items]
+
+
 def test_dead_letters_are_kept_once(stores: Stores) -> None:
-    letter = model.DeadLetter(id="d-1", tenant="acme", received_ns=NOW_NS, reason="does not parse", data=b"\xff\x00")
-    stores.context.write_dead_letters([letter, letter])
-    assert stores.context.dead_letters("acme") == [letter]
-    assert stores.context.dead_letters("other") == []
-    stores.context.prune(NOW_NS + 1)
-    assert stores.context.dead_letters("acme") == []
+    kept = letter(1, signal="logs", data=b"\xff\x00")
+    stores.context.write_dead_letters([kept, kept])
+    assert stores.context.dead_letters(ListQuery(tenant="acme")).items == [kept]
+    assert stores.context.dead_letter("acme", "d-0001") == kept
+    stores.context.prune(NOW_NS + 2 * SECOND_NS)
+    assert letters(stores) == []
+    with pytest.raises(NotFound):
+        stores.context.dead_letter("acme", "d-0001")
+
+
+def test_dead_letters_of_others_do_not_exist(stores: Stores) -> None:
+    stores.context.write_dead_letters([letter(1, reason="ours"), letter(1, tenant="other", reason="theirs"), letter(2, tenant="other")])
+    assert letters(stores) == ["d-0001"]
+    assert stores.context.dead_letter("other", "d-0001").reason == "theirs"
+    for tenant, name in (("acme", "d-0002"), ("third", "d-0001")):
+        with pytest.raises(NotFound, match=f"no dead letter '{name}'"):
+            stores.context.dead_letter(tenant, name)
+
+
+def test_dead_letters_come_newest_first_within_a_half_open_period(stores: Stores) -> None:
+    for number in (3, 1, 4, 2):
+        stores.context.write_dead_letters([letter(number)])
+    assert letters(stores) == ["d-0004", "d-0003", "d-0002", "d-0001"]
+    assert letters(stores, since_ns=NOW_NS + 2 * SECOND_NS, until_ns=NOW_NS + 4 * SECOND_NS) == ["d-0003", "d-0002"]
+
+
+def test_pages_of_dead_letters_are_stable_while_newer_ones_arrive(stores: Stores) -> None:
+    stores.context.write_dead_letters([letter(number, received_ns=NOW_NS + number // 3) for number in range(20)])
+    seen: list[str] = []
+    query, fresh = ListQuery(tenant="acme", limit=6), 100
+    while True:
+        page = stores.context.dead_letters(query)
+        seen += [item.id for item in page.items]
+        if page.next_key is None:
+            break
+        stores.context.write_dead_letters([letter(fresh, received_ns=NOW_NS + DAY_NS)])
+        query, fresh = ListQuery(tenant="acme", limit=6, after=tuple(page.next_key)), fresh + 1
+    assert seen == [f"d-{number:04}" for number in reversed(range(20))]
+
+
+def test_a_dead_letter_of_anything_costs_no_neighbour(stores: Stores) -> None:
+    stores.context.write_dead_letters(
+        [letter(1), letter(2, reason="lone \ud800 surrogate", received_ns=1 << 62), letter(3, reason="nul \x00")]
+    )
+    assert letters(stores) == ["d-0002", "d-0003", "d-0001"]
+    assert stores.context.dead_letter("acme", "d-0002").reason == r"lone \ud800 surrogate"

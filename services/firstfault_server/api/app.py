@@ -12,6 +12,7 @@ from firstfault_server.api.parameters import refuse_unknown
 from firstfault_server.api.routes import (
     audit,
     context,
+    deadletters,
     destinations,
     events,
     health,
@@ -56,7 +57,7 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     app.include_router(health.router)
     # A run's id may hold slashes, so what is below a run comes before the run itself.
-    for routes in (incidents, context, triage, numbers, runs, events, nodes, silences, destinations, keys, audit, stream):
+    for routes in (incidents, context, triage, numbers, runs, events, deadletters, nodes, silences, destinations, keys, audit, stream):
         app.include_router(routes.router, dependencies=[Depends(refuse_unknown)])
     if services.allowed_origins:
         app.add_middleware(

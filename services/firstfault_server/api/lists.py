@@ -41,18 +41,34 @@ class ListParameters:
     cursor: str | None
 
 
+_Search = Annotated[str, Query(max_length=search.MAX_LENGTH, description='Search, for instance `is:open rank:>8 "free text"`.')]
+_Since = Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are inside.")]
+_Until = Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are outside.")]
+_Period = Annotated[str | None, Query(max_length=LONGEST_PERIOD, description="Instead of since: the last 30m, 24h, 7d …")]
+_Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")]
+_Cursor = Annotated[str | None, Query(max_length=2048, description="`next_cursor` of the page before.")]
+
+
 def _parameters(
-    q: Annotated[str, Query(max_length=search.MAX_LENGTH, description='Search, for instance `is:open rank:>8 "free text"`.')] = "",
-    since: Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are inside.")] = None,
-    until: Annotated[str | None, Query(max_length=64, description="RFC 3339; events at this time are outside.")] = None,
-    period: Annotated[str | None, Query(max_length=LONGEST_PERIOD, description="Instead of since: the last 30m, 24h, 7d …")] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")] = 50,
-    cursor: Annotated[str | None, Query(max_length=2048, description="`next_cursor` of the page before.")] = None,
+    q: _Search = "",
+    since: _Since = None,
+    until: _Until = None,
+    period: _Period = None,
+    limit: _Limit = 50,
+    cursor: _Cursor = None,
 ) -> ListParameters:
     return ListParameters(q=q, since=since, until=until, period=period, limit=limit, cursor=cursor)
 
 
+def _without_search(
+    since: _Since = None, until: _Until = None, period: _Period = None, limit: _Limit = 50, cursor: _Cursor = None
+) -> ListParameters:
+    return ListParameters(q="", since=since, until=until, period=period, limit=limit, cursor=cursor)
+
+
 WithList = Annotated[ListParameters, Depends(_parameters)]
+WithPeriod = Annotated[ListParameters, Depends(_without_search)]
+"""Of a list that cannot be searched."""
 
 
 def parse_time(name: str, text: str) -> int:

@@ -33,6 +33,7 @@ def commands() -> Mapping[str, Command]:
         "incidents": "list and show incidents, and act on them",
         "runs": "list and show training runs",
         "events": "search exceptions and warnings as they arrived",
+        "deadletters": "list and show what could not be used, and why",
         "silences": "keep the pages of chosen incidents quiet for a time",
         "keys": "create, list and revoke API keys",
         "serve": "run one service of the distributed deployment: ingest, writer, api, alerter",

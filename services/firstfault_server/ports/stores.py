@@ -42,6 +42,12 @@ class ContextStore(Protocol):
     def write_dead_letters(self, letters: Sequence[model.DeadLetter]) -> None:
         """Keep what could not be used, bounded by age and size."""
 
+    def dead_letter(self, tenant: str, letter_id: str) -> model.DeadLetter:
+        """Raises NotFound."""
+
+    def dead_letters(self, query: ListQuery) -> Page[model.DeadLetter]:
+        """By time of receipt, newest first; the period is one of receipt. There is nothing to search by: `where` is not looked at."""
+
     def prune(self, before_ns: int) -> int:
         """Drop what is older; returns how many events went."""
 

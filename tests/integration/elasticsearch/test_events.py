@@ -124,12 +124,12 @@ def test_an_event_that_the_index_refuses_becomes_a_dead_letter_and_costs_no_neig
         client.indices.create(index=f"{connection.prefix}-events-v1-{TODAY}", mappings={"properties": {"search.rank": {"type": "byte"}}})
     store.write_events([event(1), event(2, rank=1000), event(3)])
     assert everything(store) == {"e-0001", "e-0003"}
-    (letter,) = store.dead_letters("acme")
+    (letter,) = store.dead_letters(ListQuery(tenant="acme")).items
     assert "e-0002" in letter.reason
     assert "1000" in letter.reason
     assert b"event number 2" in letter.data
     store.write_events([event(2, rank=1000)])
-    assert len(store.dead_letters("acme")) == 1
+    assert len(store.dead_letters(ListQuery(tenant="acme")).items) == 1
 
 
 ATTRIBUTES: dict[str, model.Attribute] = {
@@ -151,7 +151,7 @@ ATTRIBUTES: dict[str, model.Attribute] = {
 def test_an_attribute_never_costs_its_event(store: ElasticsearchContextStore) -> None:
     each_alone = [event(number, attributes={name: value}) for number, (name, value) in enumerate(ATTRIBUTES.items())]
     store.write_events([*each_alone, event(99, attributes=ATTRIBUTES)])
-    assert [letter.reason for letter in store.dead_letters("acme")] == []
+    assert [letter.reason for letter in store.dead_letters(ListQuery(tenant="acme")).items] == []
     assert everything(store) == {item.id for item in each_alone} | {"e-0099"}
 
 

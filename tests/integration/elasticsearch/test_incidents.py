@@ -157,7 +157,7 @@ def test_what_is_hard_to_store_is_stored_and_costs_no_neighbour(stores: Elastics
     for each in HOSTILE[1:]:
         assert stores.incidents.incident("acme", each.id) == each
     assert stores.incidents.incident("acme", "i-0001").title == r"lone \ud800 surrogate"
-    assert stores.context.dead_letters("acme") == []
+    assert stores.context.dead_letters(ListQuery(tenant="acme")).items == []
 
 
 def test_what_cannot_be_stored_becomes_a_dead_letter_and_costs_no_neighbour(stores: ElasticsearchStores) -> None:
@@ -167,7 +167,7 @@ def test_what_cannot_be_stored_becomes_a_dead_letter_and_costs_no_neighbour(stor
     assert found(stores, And()) == {"i-0001", "i-0004"}
     assert {each.run for each in stores.incidents.runs(ListQuery(tenant="acme")).items} == {"r-1", "r-4"}
     assert len(stores.outbox.messages("acme", "i-0001")) == 2
-    reasons = [letter.reason for letter in stores.context.dead_letters("acme")]
+    reasons = [letter.reason for letter in stores.context.dead_letters(ListQuery(tenant="acme")).items]
     assert len(reasons) == 5
     assert all(any(reason.startswith(f"the {what}") for what in ("incident", "run", "message")) for reason in reasons)
 

@@ -110,6 +110,10 @@ class Stand:
             exception=fault.exception, fingerprint="same", body=name, attributes={"loss": float("nan"), "list": [1, "a"]},
         )  # fmt: skip
         self.stores.context.write_events([happened])
+        letter = model.DeadLetter(
+            id=f"letter-{name}", tenant=tenant, received_ns=NOW_NS, reason=f"{name} does not parse", signal="logs", data=b"\xff\x00\x1b[2J"
+        )
+        self.stores.context.write_dead_letters([letter])
         self.stores.aggregates.write_rollups([rollup(1, tenant=tenant, run=f"run-{name}", process=f"process-{name}")])
         self.stores.access.put_destination(
             ports.Destination(id=f"destination-{name}", tenant=tenant, name=name, url="https://example.com/x", secret=f"whsec_{name}")

@@ -13,6 +13,7 @@ IDS = {
     "incident_id": "incident-{}",
     "run_id": "run-{}",
     "event_id": "event-{}",
+    "letter_id": "letter-{}",
     "destination_id": "destination-{}",
     "silence_id": "silence-{}",
     "key_id": "ffk_{}-admin",

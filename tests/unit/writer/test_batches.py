@@ -73,7 +73,7 @@ def test_each_kind_goes_to_its_store_and_twice_is_once(desk: Desk) -> None:
     assert [each.id for each in desk.stores.context.events(query).items] == ["e-0001"]
     assert desk.stores.incidents.incident("acme", "i-0001").title == "Failure number 1"
     assert desk.stores.incidents.run("acme", "r-1").run == "r-1"
-    assert desk.stores.context.dead_letters("acme") == [letter(1)]
+    assert desk.stores.context.dead_letters(query).items == [letter(1)]
     series = desk.stores.aggregates.series(ports.SeriesQuery(tenant="acme", run="r-1", metric="train.loss"))
     assert sum(point.count for points in series.values() for point in points) == 2
     assert desk.kept == []

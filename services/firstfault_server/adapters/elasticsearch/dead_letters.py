@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from firstfault_server.adapters.elasticsearch.cluster import Cluster, Refresh
-from firstfault_server.adapters.elasticsearch.documents import dead_letter_document, unpack
-from firstfault_server.adapters.elasticsearch.query import exactly
+from firstfault_server.adapters.elasticsearch.documents import dead_letter_document, document_id, unpack
+from firstfault_server.adapters.elasticsearch.query import between, exactly
 from firstfault_server.adapters.elasticsearch.templates import DEAD_LETTERS
 from firstfault_server.core import model
+from firstfault_server.core.keyset import start_key
+from firstfault_server.ports import ListQuery, NotFound, Page
 
 MOST_BYTES: Final = 64 << 10
 
@@ -24,8 +26,28 @@ class DeadLetters:
         if refused:
             raise self._cluster.unavailable(f"refuses dead letters: {refused[0].reason}")
 
-    def newest(self, tenant: str, limit: int) -> list[model.DeadLetter]:
-        """Newest first."""
-        order = [{"received_ns": "desc"}, {"id": "desc"}]
-        hits = self._cluster.search(DEAD_LETTERS, query=exactly("tenant", tenant), size=limit, sort=order, source_includes=["record"])
-        return [unpack(hit["_source"]["record"], model.DeadLetter) for hit in hits]
+    def one(self, tenant: str, letter_id: str) -> model.DeadLetter:
+        """Raises NotFound."""
+        query = {"ids": {"values": [document_id(tenant, letter_id)]}}
+        hits = self._cluster.search(DEAD_LETTERS, query=query, size=1, source_includes=["record"])
+        if not hits:
+            raise NotFound(f"no dead letter {letter_id!r}")
+        return unpack(hits[0]["_source"]["record"], model.DeadLetter)
+
+    def page(self, query: ListQuery) -> Page[model.DeadLetter]:
+        """By time of receipt, newest first."""
+        filters = [exactly("tenant", query.tenant)]
+        if period := between(query.since_ns, query.until_ns):
+            filters.append({"range": {"received_ns": period}})
+        after = start_key(query.after)
+        hits = self._cluster.search(
+            DEAD_LETTERS,
+            query={"bool": {"filter": filters}},
+            size=query.limit + 1,
+            sort=[{"received_ns": "desc"}, {"id": "desc"}],
+            source_includes=["record"],
+            **({} if after is None else {"search_after": list(after)}),
+        )
+        kept = hits[: query.limit]
+        items = [unpack(hit["_source"]["record"], model.DeadLetter) for hit in kept]
+        return Page(items=items, next_key=list(kept[-1]["sort"]) if len(hits) > query.limit and kept else None)

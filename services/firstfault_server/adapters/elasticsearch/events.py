@@ -74,9 +74,13 @@ class ElasticsearchContextStore:
         kept = found[: query.limit]
         return Page(items=[row.summary for row in kept], next_key=[*kept[-1].key] if len(found) > query.limit and kept else None)
 
-    def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
-        """Kept dead letters, newest first."""
-        return self._dead_letters.newest(tenant, limit)
+    def dead_letter(self, tenant: str, letter_id: str) -> model.DeadLetter:
+        """Raises NotFound."""
+        return self._dead_letters.one(tenant, letter_id)
+
+    def dead_letters(self, query: ListQuery) -> Page[model.DeadLetter]:
+        """By time of receipt, newest first."""
+        return self._dead_letters.page(query)
 
     def prune(self, before_ns: int) -> int:
         """Drop what was received earlier; returns how many events went."""

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from firstfault_server.adapters.memory.state import State, copied, in_period, listed
 from firstfault_server.core import fingerprints, model, search_fields
 from firstfault_server.core.keyset import start_key
+from firstfault_server.core.search import And
 from firstfault_server.core.search_match import check, matches
 from firstfault_server.ports import ListQuery, NotFound, Page
 
@@ -57,11 +60,23 @@ class MemoryContextStore:
             for letter in letters:
                 self._state.dead_letters.setdefault((letter.tenant, letter.id), copied(letter))
 
-    def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
-        """Kept dead letters, newest first."""
+    def dead_letter(self, tenant: str, letter_id: str) -> model.DeadLetter:
+        """Raises NotFound."""
         with self._state.lock:
-            own = [letter for letter in self._state.dead_letters.values() if letter.tenant == tenant]
-        return sorted(own, key=lambda letter: (letter.received_ns, letter.id), reverse=True)[:limit]
+            letter = self._state.dead_letters.get((tenant, letter_id))
+            if letter is None:
+                raise NotFound(f"no dead letter {letter_id!r}")
+            return copied(letter)
+
+    def dead_letters(self, query: ListQuery) -> Page[model.DeadLetter]:
+        """By time of receipt, newest first."""
+        with self._state.lock:
+            rows = [
+                (letter.received_ns, letter.id, copied(letter))
+                for letter in self._state.dead_letters.values()
+                if letter.tenant == query.tenant
+            ]
+        return listed(msgspec.structs.replace(query, where=And()), {}, rows, lambda _: search_fields.Document())
 
     def prune(self, before_ns: int) -> int:
         """Drop what was received earlier; returns how many events went."""

@@ -147,13 +147,26 @@ class SqliteContextStore:
                 (self._dead_letter_bytes,),
             )
 
-    def dead_letters(self, tenant: str, limit: int = 100) -> list[model.DeadLetter]:
-        """Kept dead letters, newest first."""
+    def dead_letter(self, tenant: str, letter_id: str) -> model.DeadLetter:
+        """Raises NotFound."""
+        with self._database.read() as reader:
+            row = reader.execute("SELECT record FROM dead_letter WHERE tenant = ? AND id = ?", (tenant, letter_id)).fetchone()
+        if row is None:
+            raise NotFound(f"no dead letter {letter_id!r}")
+        return unpack(row[0], model.DeadLetter)
+
+    def dead_letters(self, query: ListQuery) -> Page[model.DeadLetter]:
+        """By time of receipt, newest first."""
+        period, bounds = paging.period("received_ns", query)
+        further, key = paging.beyond("received_ns", "id", query)
         with self._database.read() as reader:
             rows = reader.execute(
-                "SELECT record FROM dead_letter WHERE tenant = ? ORDER BY received_ns DESC, id DESC LIMIT ?", (tenant, limit)
+                f"""SELECT received_ns, id, record FROM dead_letter WHERE tenant = ?{period}{further}
+                    ORDER BY received_ns DESC, id DESC LIMIT ?""",
+                [query.tenant, *bounds, *key, query.limit + 1],
             ).fetchall()
-        return [unpack(record, model.DeadLetter) for (record,) in rows]
+        page = paging.page(rows, query.limit)
+        return Page(items=[unpack(record, model.DeadLetter) for record in page.items], next_key=page.next_key)
 
     def prune(self, before_ns: int) -> int:
         """Drop what was received earlier; returns how many events went."""

@@ -13,7 +13,17 @@ from firstfault_server.api.schemas.access import (
     NewKey,
 )
 from firstfault_server.api.schemas.base import Cursor, Health, Problem, Shape
-from firstfault_server.api.schemas.events import Event, EventPage, EvidencePage, EvidenceWithEvent, FingerprintGroup, FingerprintPage
+from firstfault_server.api.schemas.events import (
+    DeadLetter,
+    DeadLetterPage,
+    DeadLetterWithData,
+    Event,
+    EventPage,
+    EvidencePage,
+    EvidenceWithEvent,
+    FingerprintGroup,
+    FingerprintPage,
+)
 from firstfault_server.api.schemas.incidents import (
     Advice,
     Cause,
@@ -60,6 +70,9 @@ __all__ = [
     "AuditPage",
     "Cause",
     "Cursor",
+    "DeadLetter",
+    "DeadLetterPage",
+    "DeadLetterWithData",
     "Delivery",
     "DeliveryPage",
     "Destination",

@@ -40,6 +40,31 @@ class EventPage(Shape):
     next_cursor: Cursor
 
 
+class DeadLetter(Shape):
+    """Something that could not be used."""
+
+    id: str
+    received: datetime
+    signal: str
+    """`metrics`, `logs` or `traces`, or the topic of which the writer could not use a record; empty: a record within detection."""
+    reason: str
+    size: int
+    """Bytes that are kept; of more than 64 kB the beginning."""
+
+
+class DeadLetterWithData(DeadLetter):
+    """With what is kept of it, base64."""
+
+    data: str
+
+
+class DeadLetterPage(Shape):
+    """A page of dead letters."""
+
+    items: list[DeadLetter]
+    next_cursor: Cursor
+
+
 class FingerprintGroup(Shape):
     """Equal failure texts."""
 
