@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import httpx
+from elasticsearch import ApiError
 from prometheus_client.parser import text_string_to_metric_families
 
 from firstfault_server.adapters import elasticsearch
@@ -57,6 +58,19 @@ class Installation:
         """First value of the answer of ClickHouse; `{database}` stands for the installation's."""
         return str(self._engine.rows(sql.replace("{database}", self.prefix))[0][0])
 
+    def stored_events(self) -> int:
+        """How many events can be searched for now."""
+        alias = f"{self.prefix}-events"
+        with self.elasticsearch.client() as client:
+            try:
+                client.indices.refresh(index=alias, ignore_unavailable=True)
+                count: int = client.count(index=alias, ignore_unavailable=True)["count"]
+            except ApiError as error:
+                # An index that was made a moment ago.
+                assert error.status_code == 503
+                return 0
+        return count
+
     def environ(self, **changes: str) -> dict[str, str]:
         """Of a process that belongs to this installation."""
         return {**clean_environment(), **self.settings, **changes}
@@ -79,7 +93,8 @@ def clean_environment() -> dict[str, str]:
 class Service:
     """`firstfault serve KIND`; after a kill it comes back under the same addresses."""
 
-    def __init__(self, kind: str, environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, kind: str, environ: Mapping[str, str], folder: Path, python: Path = Path(sys.executable)) -> None:
+        self._python = python
         self.kind, self._environ, self._errors = kind, dict(environ), folder / f"{kind}.err"
         self.addresses: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +102,7 @@ class Service:
 
     def start(self) -> None:
         """Return when it is ready; its output is checked to be the ready line."""
-        command = [sys.executable, "-m", "firstfault_server", "serve", self.kind]
+        command = [str(self._python), "-m", "firstfault_server", "serve", self.kind]
         environ = self._environ | {_SETTINGS[name](self.kind): address for name, address in self.addresses.items()}
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environ)

@@ -32,6 +32,11 @@ def wanted(path: Path) -> list[Requirement]:
     return found
 
 
+def left_out() -> set[str]:
+    """What the services of the distributed deployment do without."""
+    return {requirement.name for requirement in wanted(FOLDER / "services.without")}
+
+
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
 def test_a_lock_names_no_registry_and_no_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -49,6 +54,8 @@ def test_every_locked_package_has_a_hash(path: Path) -> None:
 def test_a_lock_satisfies_its_requirements(path: Path) -> None:
     versions = locked(path)
     for requirement in wanted(path.with_suffix(".in")):
+        if path.name == "services.txt" and requirement.name in left_out():
+            continue
         assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)], prereleases=True), requirement
 
 
@@ -64,5 +71,13 @@ def test_the_lock_satisfies_a_distribution(path: Path) -> None:
 
 def test_locks_agree_with_each_other() -> None:
     everything = locked(FOLDER / "dev.txt")
-    for name in ("server", "sdk", "bootstrap"):
+    for name in ("server", "services", "sdk", "bootstrap"):
         assert {key: version for key, version in locked(FOLDER / f"{name}.txt").items() if everything.get(key) != version} == {}
+
+
+def test_the_services_have_all_of_the_server_but_what_the_embedded_store_needs() -> None:
+    missing = locked(FOLDER / "server.txt").keys() - locked(FOLDER / "services.txt").keys()
+    assert missing == left_out() | {"pandas", "pyarrow"}
+    image = (ROOT / "deploy" / "docker" / "server" / "Dockerfile").read_text(encoding="utf-8")
+    assert "requirements/services.txt" in image
+    assert "requirements/server.txt" not in image
