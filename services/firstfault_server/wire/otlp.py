@@ -11,10 +11,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from firstfault import conventions as names
-from firstfault_server.core.model import Batch, Identity
+from firstfault_server.core.model import Attribute, Batch, Identity
 from firstfault_server.ports import LogEntry, Signal
 from firstfault_server.wire import otlp_json
-from firstfault_server.wire.attributes import Budget, attributes, reserved, string, whole_number
+from firstfault_server.wire.attributes import Budget, attribute, reserved, string, whole_number
 from firstfault_server.wire.identity import Identities, bounded, process_key
 from firstfault_server.wire.mend import mend
 from firstfault_server.wire.points import clamp, join_steps, series_of
@@ -169,11 +169,14 @@ def _parse(shape: Shape, body: bytes, rejected: Counter[str]) -> tuple[Any, bool
 
 
 def _numbered(pairs: Iterable[Any]) -> tuple[str, int | None]:
-    if not pairs:
-        return "", None
-    found = attributes(pairs, Budget())
-    sequence = whole_number(found.get(names.BATCH_SEQ))
-    return (bounded(string(found.get(names.BATCH_SENDER))), sequence) if sequence is not None else ("", None)
+    sender: Attribute | None = None
+    sequence: int | None = None
+    for pair in pairs:
+        if pair.key == names.BATCH_SEQ:
+            sequence = whole_number(attribute(pair.value, Budget()))
+        elif pair.key == names.BATCH_SENDER:
+            sender = attribute(pair.value, Budget())
+    return (bounded(string(sender)), sequence) if sequence is not None else ("", None)
 
 
 def _strip(pairs: Any) -> bool:

@@ -12,6 +12,7 @@ class Spans:
         self._times: dict[int, tuple[int, int, bool]] = {}
         self._steps: dict[int, tuple[int | None, int | None]] = {}
         self._marked: set[tuple[int, int]] = set()
+        self._last: tuple[object, object] = (None, None)
         self._held: list[object] = []
         """What the ids belong to: they are used again as soon as their object is gone."""
 
@@ -19,11 +20,9 @@ class Spans:
         """Lowest and highest time, and whether each is later than the one before it."""
         found = self._times.get(id(times_ns))
         if found is None:
-            low = high = times_ns[0]
-            rising = True
-            if len(times_ns) > 1:
-                low, high, rising = min(times_ns), max(times_ns), all(map(lt, times_ns, times_ns[1:]))
-            found = self._times[id(times_ns)] = (low, high, rising)
+            rising = all(map(lt, times_ns, times_ns[1:]))
+            found = (times_ns[0], times_ns[-1], True) if rising else (min(times_ns), max(times_ns), False)
+            self._times[id(times_ns)] = found
             self._held.append(times_ns)
         return found
 
@@ -36,11 +35,26 @@ class Spans:
             self._held.append(steps)
         return found
 
-    def first_sight(self, series: model.Series) -> bool:
-        """Whether no series with these times and steps was asked about before."""
-        key = (id(series.times_ns), id(series.steps))
+    def newest(self, series: list[model.Series]) -> int:
+        """The highest time of all, 0 when there is none."""
+        newest = 0
+        last: list[int] | None = None
+        for one in series:
+            times = one.times_ns
+            if times is not last and times:
+                last = times
+                newest = max(newest, self.of(times)[1])
+        return newest
+
+    def first_sight(self, times_ns: list[int], steps: list[int | None]) -> bool:
+        """Whether these times with these steps were not asked about before."""
+        last_times, last_steps = self._last
+        if times_ns is last_times and steps is last_steps:
+            return False
+        self._last = (times_ns, steps)
+        key = (id(times_ns), id(steps))
         if key in self._marked:
             return False
         self._marked.add(key)
-        self._held.append((series.times_ns, series.steps))
+        self._held.append((times_ns, steps))
         return True

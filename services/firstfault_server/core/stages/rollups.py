@@ -20,21 +20,19 @@ def rollups(batch: model.Batch, series: list[model.Series], window_ns: int, span
     cells: dict[tuple[str, str, int], list[Columns]] = {}
     spans = spans if spans is not None else Spans()
     for one in series:
-        if not one.times_ns:
+        times = one.times_ns
+        if not times:
             continue
         attributes = json.dumps(one.attributes, sort_keys=True, separators=(",", ":")) if one.attributes else ""
         steps: list[int | None] = one.steps if one.steps is not None else [None] * len(one.values)
-        low, high, _ = spans.of(one.times_ns)
+        low, high, _ = spans.of(times)
         first = low - low % window_ns
-        if high < first + window_ns:
-            # Mostly all points of a request fall into one window.
-            cells.setdefault((one.metric, attributes, first), []).append((one.times_ns, one.values, steps))
-            continue
-        for window, columns in _windows(one, steps, window_ns):
-            cells.setdefault((one.metric, attributes, window), []).append(columns)
-    return [
-        _rollup(batch, metric, attributes, window, _joined(parts), spans) for (metric, attributes, window), parts in sorted(cells.items())
-    ]
+        # Mostly all points of a request fall into one window.
+        within: Iterable[tuple[int, Columns]] = [(first, (times, one.values, steps))]
+        for window, columns in within if high < first + window_ns else _windows(one, steps, window_ns):
+            key = (one.metric, attributes, window)
+            cells.setdefault(key, []).append(columns)
+    return [_rollup(batch, *key, _joined(parts), spans) for key, parts in cells.items()]
 
 
 def _windows(series: model.Series, steps: list[int | None], window_ns: int) -> Iterable[tuple[int, Columns]]:
@@ -61,16 +59,7 @@ def _joined(parts: list[Columns]) -> Columns:
 def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, columns: Columns, spans: Spans) -> model.Rollup:
     who = batch.identity
     times, values, steps = columns
-    count = len(values)
-    if count == 1:
-        return _single(batch, metric, attributes, window_ns, times[0], values[0], steps[0])
-    total = _sum(values)
-    # The sum is not finite as soon as one value is not; an overflow of it only costs the filter.
-    if not math.isfinite(total):
-        kept = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
-        times, values = [t for t, _ in kept], [v for _, v in kept]
-        total = _sum(values)
-    lowest, highest = spans.steps(steps)
+    step_min, step_max = spans.steps(steps)
     row = model.Rollup(
         tenant=who.tenant,
         run=who.run,
@@ -81,12 +70,23 @@ def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, co
         attributes=attributes,
         window_ns=window_ns,
         position=batch.position,
-        count=count,
-        nonfinite=count - len(values),
-        step_min=lowest,
-        step_max=highest,
+        count=len(values),
+        step_min=step_min,
+        step_max=step_max,
     )
-    if values:
+    total = _sum(values)
+    # The sum is not finite as soon as one value is not; an overflow of it only costs the filter.
+    if not math.isfinite(total):
+        kept = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
+        row.nonfinite = len(values) - len(kept)
+        times, values = [t for t, _ in kept], [v for _, v in kept]
+        total = _sum(values)
+    if len(values) == 1:
+        # Nothing to add up or to compare.
+        row.sum = row.min = row.max = row.first = row.last = total
+        row.sumsq = total * total
+        row.first_ns = row.last_ns = times[0]
+    elif values:
         low_ns, high_ns, rising = spans.of(times)
         if rising:
             row.first_ns, row.first, row.last_ns, row.last = low_ns, values[0], high_ns, values[-1]
@@ -98,34 +98,10 @@ def _rollup(batch: model.Batch, metric: str, attributes: str, window_ns: int, co
     return row
 
 
-def _single(batch: model.Batch, metric: str, attributes: str, window_ns: int, time_ns: int, value: float, step: int | None) -> model.Rollup:
-    """The delta of one point: nothing to add up or to compare."""
-    who = batch.identity
-    row = model.Rollup(
-        tenant=who.tenant,
-        run=who.run,
-        process=who.process,
-        rank=who.rank,
-        node=who.node,
-        metric=metric,
-        attributes=attributes,
-        window_ns=window_ns,
-        position=batch.position,
-        count=1,
-        step_min=step,
-        step_max=step,
-    )
-    if math.isfinite(value):
-        row.sum, row.sumsq = value, value * value
-        row.min = row.max = row.first = row.last = value
-        row.first_ns = row.last_ns = time_ns
-    else:
-        row.nonfinite = 1
-    return row
-
-
 def _sum(values: list[float]) -> float:
     """Exact sum; beyond the range of floats an infinity, as a plain sum would give."""
+    if len(values) == 1:
+        return values[0]
     try:
         return math.fsum(values)
     except (OverflowError, ValueError):

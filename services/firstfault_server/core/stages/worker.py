@@ -10,7 +10,7 @@ from firstfault_server.core import model
 from firstfault_server.core.detect import detectors
 from firstfault_server.core.detect.protocol import Detector, Points, Signal
 from firstfault_server.core.model import SECOND_NS
-from firstfault_server.core.stages import breadth
+from firstfault_server.core.stages.breadth import REASON, Breadth
 from firstfault_server.core.stages.codec import StateCodec
 from firstfault_server.core.stages.columns import Spans
 from firstfault_server.core.stages.ids import digest
@@ -43,6 +43,7 @@ class Worker:
         for detector in detectors(thresholds):
             for metric in detector.metrics:
                 self._detectors.setdefault(metric, []).append(detector)
+        self._breadth = Breadth(thresholds.series_per_process)
         self._late_ns = nanoseconds(thresholds.lateness_s)
         self._clamp_ns = nanoseconds(thresholds.clamp_s)
         codec = StateCodec(WorkerState)
@@ -98,9 +99,7 @@ class Worker:
         series = self._clamped(batch, spans)
         if batch.sequence is None:
             series = self._unseen_points(state, series)
-        newest = max(
-            [spans.of(times)[1] for times in {id(one.times_ns): one.times_ns for one in series if one.times_ns}.values()], default=0
-        )
+        newest = spans.newest(series)
         out += rollups(batch, self._stored(state, batch, series, out), WINDOW_NS, spans)
         self._numbers(state, batch, series, spans)
         events: list[model.AnyRecord] = []
@@ -120,13 +119,11 @@ class Worker:
         out += events
 
     def _stored(self, state: WorkerState, batch: model.Batch, series: list[model.Series], out: list[model.AnyRecord]) -> list[model.Series]:
-        kept, points = breadth.stored(state.series, series, self._limits.series_per_process)
+        kept, points = self._breadth.stored(state.series, series)
         if points:
             who = batch.identity
             out.append(
-                model.Dropped(
-                    tenant=who.tenant, run=who.run, process=who.process, reason=breadth.REASON, points=points, first=not state.overfull
-                )
+                model.Dropped(tenant=who.tenant, run=who.run, process=who.process, reason=REASON, points=points, first=not state.overfull)
             )
             state.overfull = True
         return kept
@@ -159,14 +156,15 @@ class Worker:
         marks: dict[int, int] = {}
         runs: list[Run] = []
         for one in series:
-            if one.metric == names.STEP:
+            metric, times, steps = one.metric, one.times_ns, one.steps
+            if metric == names.STEP:
                 # Beyond 2^53 a float no longer tells one step from the next; NaN compares false.
-                marks.update((t, int(value)) for t, value in zip(one.times_ns, one.values, strict=True) if abs(value) < 2**53)
+                marks.update([(t, int(value)) for t, value in zip(times, one.values, strict=True) if abs(value) < 2**53])
                 continue
-            if one.steps is not None and spans.first_sight(one):
-                marks.update((time_ns, step) for time_ns, step in zip(one.times_ns, one.steps, strict=True) if step is not None)
-            if one.metric in self._detectors and not one.attributes:
-                runs.append((one.metric, one.times_ns, one.values, one.steps if one.steps is not None else [None] * len(one.values)))
+            if steps is not None and spans.first_sight(times, steps):
+                marks.update([(time_ns, step) for time_ns, step in zip(times, steps, strict=True) if step is not None])
+            if metric in self._detectors and not one.attributes:
+                runs.append((metric, times, one.values, steps if steps is not None else [None] * len(one.values)))
         if marks:
             ordered = sorted(marks.items())
             runs.append((names.STEP, [t for t, _ in ordered], [float(step) for _, step in ordered], [step for _, step in ordered]))

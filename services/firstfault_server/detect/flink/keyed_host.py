@@ -342,6 +342,9 @@ class StageHost:
 
     def _route(self, made: list[model.AnyRecord], now_ns: int) -> None:
         for record in made:
+            if isinstance(record, model.Rollup):  # by far the most, and for no stage
+                self._made.outputs.append(record)
+                continue
             if isinstance(record, model.Dropped):
                 self.counts[f"dropped {record.reason}"] += record.points
                 continue

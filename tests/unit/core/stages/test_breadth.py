@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from firstfault import conventions as names
 from firstfault_server.core import model
-from firstfault_server.core.stages.breadth import stored
+from firstfault_server.core.stages.breadth import Breadth
 from firstfault_server.core.stages.worker import Worker
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.tables import load_tables
@@ -21,23 +21,23 @@ def series(metric: str, when: float = 1, **attributes: str) -> model.Series:
 def test_the_first_series_are_stored_and_stay() -> None:
     known: set[int] = set()
     first = [series(f"a{number}") for number in range(3)]
-    assert stored(known, first, 4) == (first, 0)
+    assert Breadth(4).stored(known, first) == (first, 0)
     more = [series("z"), series("a1"), series("b")]
-    assert stored(known, more, 4) == ([more[1], more[2]], 2)
-    assert stored(known, [series("b"), series("z"), series("y")], 4) == ([series("b")], 4)
+    assert Breadth(4).stored(known, more) == ([more[1], more[2]], 2)
+    assert Breadth(4).stored(known, [series("b"), series("z"), series("y")]) == ([series("b")], 4)
     assert len(known) == 4
 
 
 def test_attributes_make_series_of_their_own() -> None:
     known: set[int] = set()
-    kept, points = stored(known, [series(names.LOSS, layer=str(number)) for number in range(5)], 3)
+    kept, points = Breadth(3).stored(known, [series(names.LOSS, layer=str(number)) for number in range(5)])
     assert (len(kept), points) == (3, 4)
-    assert stored(known, [series(names.LOSS)], 3) == ([series(names.LOSS)], 0)
+    assert Breadth(3).stored(known, [series(names.LOSS)]) == ([series(names.LOSS)], 0)
 
 
 @given(order=st.permutations(range(12)), most=st.integers(1, 20))
 def test_within_one_request_the_order_does_not_matter(order: list[int], most: int) -> None:
-    kept, points = stored(set(), [series(f"m{number:02}") for number in order], most)
+    kept, points = Breadth(most).stored(set(), [series(f"m{number:02}") for number in order])
     assert {one.metric for one in kept} == {f"m{number:02}" for number in range(min(most, 12))}
     assert points == 2 * max(0, 12 - most)
 
