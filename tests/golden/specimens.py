@@ -17,6 +17,7 @@ from firstfault_server.detect.flink import holes, keyed_host, plan, rows
 from firstfault_server.wire import codec
 from firstfault_server.wire.outputs import ROLLUPS, TOPICS, incoming
 from firstfault_server.wire.pb import records_pb2 as pb
+from firstfault_server.wire.rollups import encode_rollups
 from tests.golden.filling import filled
 
 STATES: Final[dict[str, type[msgspec.Struct]]] = {
@@ -54,6 +55,12 @@ def _topics() -> Iterator[Specimen]:
     for kind, topic in TOPICS.items():
         write = _rollup_rows if topic == ROLLUPS else partial(_message, kind)
         yield Specimen(f"{topic} {kind.__name__}", kind, write, partial(_incoming, topic))
+    yield Specimen(f"{ROLLUPS} Rollup in columns", model.Rollup, _rollup_columns, partial(_incoming, ROLLUPS))
+
+
+def _rollup_columns() -> bytes:
+    (data,) = encode_rollups([filled(model.Rollup)])
+    return data
 
 
 def _message(kind: type[msgspec.Struct]) -> bytes:
@@ -66,7 +73,7 @@ def _incoming(topic: str, data: bytes) -> Any:
 
 
 def _rollup_rows() -> bytes:
-    """A batch with a message for each rollup."""
+    """A batch with a message for each rollup, as it was written at first."""
     row = pb.Rollup.FromString(codec.encode(filled(model.Rollup)))
     return pb.RollupBatch(rollups=[row]).SerializeToString(deterministic=True)
 

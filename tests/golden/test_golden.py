@@ -101,9 +101,10 @@ def arrays(value: Any) -> Iterator[msgspec.Struct]:
 @pytest.mark.parametrize("key", [key for key in KINDS if key[0] == "states"], ids=lambda key: key[1])
 def test_neighbours_in_an_array_differ_so_that_no_two_change_places_unseen(key: tuple[str, str]) -> None:
     for folder in FOLDERS:
-        for struct in arrays(KINDS[key].read(read(folder)[key[0]][key[1]].bytes)):
-            values = [named(getattr(struct, name)) for name in struct.__struct_fields__]
-            assert all(one != other for one, other in pairwise(values)), struct
+        if (kept := read(folder).get(key[0], {}).get(key[1])) is not None:
+            for struct in arrays(KINDS[key].read(kept.bytes)):
+                values = [named(getattr(struct, name)) for name in struct.__struct_fields__]
+                assert all(one != other for one, other in pairwise(values)), struct
 
 
 def swapped(message: str, one: int, other: int) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def messages(message: Any) -> Iterator[Any]:
 def pairs() -> Iterator[tuple[str, int, int]]:
     """Neighbours of one type, of every message of which there are bytes."""
     classes = {topic: codec.MESSAGES[kind] for kind, topic in TOPICS.items()} | {ROLLUPS: pb.RollupBatch}
-    kept = [(name.split()[0], kept.bytes) for folder in FOLDERS for name, kept in read(folder)["topics"].items()]
+    kept = [(name.split()[0], kept.bytes) for folder in FOLDERS for name, kept in read(folder).get("topics", {}).items()]
     there = {each.name: each for topic, data in kept for each in messages(classes[topic].FromString(data))}
     for name, descriptor in sorted(there.items()):
         for one, other in pairwise(sorted(descriptor.fields, key=lambda field: field.number)):
@@ -141,7 +142,7 @@ def test_a_field_that_changes_its_number_is_noticed(message: str, one: int, othe
     for kind in codec.MESSAGES:
         monkeypatch.setitem(codec.MESSAGES, kind, classes[kind.__name__])
     monkeypatch.setattr(pb, "RollupBatch", classes["RollupBatch"])
-    kept = [entry for folder in FOLDERS for entry in read(folder)["topics"].items()]
+    kept = [entry for folder in FOLDERS for entry in read(folder).get("topics", {}).items()]
     noticed = [name for name, entry in kept if not _means_the_same(("topics", name), entry)]
     assert noticed, f"fields {one} and {other} of {message} may change places"
 

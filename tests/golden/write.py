@@ -1,4 +1,7 @@
-"""Writes the bytes of this version into a new folder of proto/golden: `python -m tests.golden.write NAME`. Folders there never change."""
+"""Writes the bytes of this version into a new folder of proto/golden: `python -m tests.golden.write NAME`.
+
+Folders there never change; what an earlier one holds is left out.
+"""
 
 import json
 import sys
@@ -50,10 +53,13 @@ def main(arguments: list[str]) -> int:
     if folder.exists():
         sys.stderr.write(f"{folder} was written by an earlier version and stays; choose another name\n")
         return 2
+    earlier = [read(each) for each in GOLDEN.iterdir() if each.is_dir()]
     folder.mkdir(parents=True)
-    for name, kinds in specimens().items():
-        content = {specimen.name: entry(specimen) for specimen in kinds}
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for file, kinds in specimens().items():
+        known = {(name, kept.bytes) for each in earlier for name, kept in each.get(file, {}).items()}
+        content = {specimen.name: entry(specimen) for specimen in kinds if (specimen.name, specimen.write()) not in known}
+        if content:
+            (folder / f"{file}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 
 

@@ -13,6 +13,7 @@ from firstfault_server.core.model.base import OTHERWISE
 from firstfault_server.wire.codec import MESSAGES, decode
 from firstfault_server.wire.outputs import DEAD_LETTERS, EVENTS, TOPICS, incoming
 from firstfault_server.wire.pb import records_pb2 as pb
+from firstfault_server.wire.rollups import decode_rollups, encode_rollups
 
 KINDS = list(MESSAGES)
 Path = tuple[str, ...]
@@ -176,6 +177,19 @@ def test_a_field_that_a_later_version_has_added_is_passed_over(kind: type[msgspe
     data = message.SerializeToString()
     assert len(data) > len(before)
     assert decode(kind, data) == expected
+
+
+@pytest.mark.parametrize("field", UNKNOWN_FIELDS)
+@pytest.mark.parametrize("path", list(nested(pb.RollupBatch.DESCRIPTOR)), ids=".".join)
+def test_a_field_that_a_batch_of_rollups_has_gained_is_passed_over(path: Path, field: str) -> None:
+    row = decode(model.Rollup, full(model.Rollup).SerializeToString())
+    batch = pb.RollupBatch.FromString(*encode_rollups([row]))
+    batch.rollups.append(full(model.Rollup))
+    for inner in reached(batch, path):
+        inner.MergeFromString(UNKNOWN_FIELDS[field])
+    data = batch.SerializeToString()
+    assert UNKNOWN_FIELDS[field] in data
+    assert decode_rollups(data) == [row, row]
 
 
 def test_all_that_a_message_can_hold_is_there() -> None:
