@@ -1,5 +1,6 @@
 """What a service says of itself at `/readyz`."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ def unready(address: str) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return f"{error.code} {error.read().decode(errors='replace')[:500]}"
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
     # A service that can do a part of its work is ready for requests, and says what it cannot.
     return "" if json.loads(said)["status"] == "ok" else said[:500]

@@ -14,6 +14,7 @@ from deploy.native.stack import life
 from deploy.native.stack.ending import MARK
 from deploy.native.stack.layout import Layout
 from deploy.native.stack.programs import READY, programs
+from deploy.native.stack.readiness import unready
 from deploy.native.stack.run import PID_FILE
 from deploy.native.stack.supervision import Supervisor
 
@@ -38,10 +39,7 @@ class Deployed:
 
     def ready(self) -> bool:
         """Whether every service says that it is."""
-        try:
-            return all(httpx.get(f"{self.layout.url(port)}/readyz", timeout=5).status_code == 200 for port in READY.values())
-        except httpx.HTTPError:
-            return False
+        return not any(unready(self.layout.url(port)) for port in READY.values())
 
     def items(self, path: str, **parameters: str | int) -> list[dict[str, Any]]:
         """All items of a list; [] while the service cannot answer."""

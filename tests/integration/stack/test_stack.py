@@ -3,6 +3,7 @@
 One file, since one worker must run it: a process that one test kills would disturb another test.
 """
 
+import json
 import re
 import secrets
 import threading
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from firstfault_server.cli import commands
+from firstfault_server.cli.doctor import RUN
 from tests.faults.jobs import NumpyJob
 from tests.faults.offline import compare
 from tests.faults.scenario import play
@@ -52,6 +55,23 @@ def test_a_fault_becomes_the_same_incident(case: Case, service: Service, tmp_pat
         [tmp_path / f"attempt-{number}" / f"rank-{rank}.err" for rank in range(case.ranks)] for number in range(1, len(case.attempts) + 1)
     ]
     assert compare(incidents, attempts) == sum(1 + one.recurrences for one in case.expected if one.exception)
+
+
+def test_the_doctor_follows_one_event_through_every_hop(
+    stack: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {**stack.layout.settings(), "FIRSTFAULT_ENDPOINT": stack.otlp_url, "HOME": "/nonexistent"}.items():
+        monkeypatch.setenv(name, value)
+    status = commands()["doctor"].main(["--within", f"{BACK_WITHIN_S:g}", "-o", "json"])
+    hops = json.loads(capsys.readouterr().out)["items"]
+    assert [hop["hop"] for hop in hops] == ["api", "ready", "ingest", "log", "detection", "query"], hops
+    assert all(hop["ok"] for hop in hops), hops
+    assert status == 0
+    # The event is what the doctor says it is, and a look at the deployment is no incident.
+    identity = hops[-1]["detail"].removeprefix("event ")
+    (event,) = stack.items("/v1/events", q=f"event:firstfault.doctor run:{RUN}")[:1]
+    assert event["id"] == identity
+    assert stack.items("/v1/incidents", q=f"run:{RUN}") == []
 
 
 @pytest.mark.timeout(1500)

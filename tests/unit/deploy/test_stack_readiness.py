@@ -1,6 +1,7 @@
 """When a service of the stack counts as ready: only when all of it works."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,3 +63,18 @@ def test_a_service_of_which_a_part_does_not_work_says_which(answers: Answers, st
 def test_a_service_that_does_not_listen_is_not_ready() -> None:
     (port,) = free_ports(1)
     assert "refused" in unready(f"http://127.0.0.1:{port}")
+
+
+def test_a_service_that_is_killed_in_its_answer_is_not_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HT\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert unready(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
