@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from deploy.native.servers.flink_rest import Rest
 from deploy.native.stack import life
 from deploy.native.stack.ending import MARK
 from deploy.native.stack.layout import Layout
@@ -26,6 +27,7 @@ class Deployed:
         self.layout = layout
         self.supervisor = Supervisor(layout, programs(layout))
         self.client = httpx.Client(base_url=layout.url("api"), timeout=30)
+        self._flink = Rest(layout.at("flink"))
 
     @property
     def otlp_url(self) -> str:
@@ -37,9 +39,15 @@ class Deployed:
         own = self.layout.folder / name / PID_FILE
         os.kill(int(own.read_text(encoding="ascii")) if own.exists() else self.supervisor.pid(name), signal.SIGKILL)
 
-    def ready(self) -> bool:
-        """Whether every service says that it is."""
-        return not any(unready(self.layout.url(port)) for port in READY.values())
+    def ready(self, *services: str) -> bool:
+        """Whether the services say that they are; without a name: every one."""
+        ports = [port for name, port in READY.items() if name in services or not services]
+        return not any(unready(self.layout.url(port)) for port in ports)
+
+    def jobs(self) -> list[str]:
+        """Ids of Flink's jobs of which every task runs; [] while it cannot answer."""
+        known = (self._flink.ask("/jobs") or {}).get("jobs", [])
+        return [job["id"] for job in known if self._flink.running(job["id"])]
 
     def items(self, path: str, **parameters: str | int) -> list[dict[str, Any]]:
         """All items of a list; [] while the service cannot answer."""
