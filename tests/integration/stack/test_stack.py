@@ -4,6 +4,7 @@ One file, since one worker must run it: a process that one test kills would dist
 """
 
 import json
+import os
 import re
 import secrets
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.native.stack.ending import MARK
 from firstfault_server.cli import commands
 from firstfault_server.cli.doctor import RUN
 from tests.faults.jobs import NumpyJob
@@ -26,6 +28,7 @@ from tests.integration.service.running import wait_for
 from tests.integration.service.stream import METRICS, Stream
 from tests.integration.service.test_kill import crash
 from tests.integration.stack.deployed import Deployed
+from tests.integration.stack.flooding import FLOOD_DELAY_S, flood, keys, waits
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -38,6 +41,7 @@ TELLING = ("alerter", "elasticsearch")
 """Who tells, and where it is kept who was told: a kill of these between the two has somebody told again."""
 BACK_WITHIN_S = 150.0
 READINESS_S = 30.0
+FAILURES = 6
 ROUND = secrets.token_hex(3)
 """Marks the runs of this session: a stack that stays up knows those of others."""
 
@@ -78,6 +82,18 @@ def test_the_doctor_follows_one_event_through_every_hop(
     (event,) = stack.items("/v1/events", q=f"event:firstfault.doctor run:{RUN}")[:1]
     assert event["id"] == identity
     assert stack.items("/v1/incidents", q=f"run:{RUN}") == []
+
+
+@pytest.mark.skipif(MARK in os.environ, reason="a stack that was there before has no quota that a test could reach")
+def test_a_tenant_that_floods_delays_nobody_else(stack: Deployed) -> None:
+    with keys(stack, f"flooding-{ROUND}", f"other-{ROUND}") as (flooding, other):
+        alone = waits(stack, f"alone-{ROUND}", FAILURES, other)
+        with flood(stack, flooding) as sent:
+            flooded = waits(stack, f"flooded-{ROUND}", FAILURES, other)
+    assert sent[True], "nothing was taken: a quota is no ban"
+    assert sent[False] > sent[True], "nothing was refused: that was no flood"
+    patience = 5 if os.getloadavg()[0] > 8 else 1
+    assert flooded[-1] < alone[-1] + FLOOD_DELAY_S * patience
 
 
 @pytest.mark.timeout(1500)
