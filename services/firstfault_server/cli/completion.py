@@ -17,7 +17,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 ARGPARSE: Final = {"explain": explain_parser, "group": group_parser, "run": launch.parser}
 """Commands whose arguments are described by argparse, as shtab wants them; those of the others are described by typer."""
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {"--output": terminal.FORMS, "--scope": SCOPES}
-PATHS: Final[Mapping[str, Any]] = {"--data": shtab.DIRECTORY, "--config": shtab.FILE}
+PATHS: Final[Mapping[str, Any]] = {"--data": shtab.DIRECTORY, "--config": shtab.FILE, "--save": shtab.FILE}
 
 app = terminal.application("Print a script by which a shell completes commands, options and their values.")
 
