@@ -1,17 +1,28 @@
-"""Stores that a later version has upgraded: after a step that only added, this version goes on; after any other it says why not."""
+"""Back from a later version: after a step that only added to stores this version goes on, after any other it says why not; and it reads
+what the later one wrote to topics."""
 
 import uuid
 from collections.abc import Iterator
 
 import msgspec
 import pytest
+import structlog
+from prometheus_client import CollectorRegistry
 
 from firstfault_server.adapters.clickhouse import ClickHouseAggregateStore, server_engine, tables
 from firstfault_server.adapters.clickhouse.engine import Engine
 from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores, templates
-from firstfault_server.ports import SeriesQuery, StoreUnavailable
+from firstfault_server.api import schemas
+from firstfault_server.core import model
+from firstfault_server.core.documents import incident_document
+from firstfault_server.ports import ListQuery, SeriesQuery, StoreUnavailable
+from firstfault_server.wire.incoming import TopicRecord
+from firstfault_server.wire.outputs import EVENTS, INCIDENTS, RUNS
+from firstfault_server.writer.batches import BatchWriter, context_targets
+from firstfault_server.writer.telemetry import WriterMetrics
 from tests.contract.indices import remove_indices
-from tests.contract.records import FixedClock, event, incident, rollup
+from tests.contract.records import NOW_NS, FixedClock, event, incident, rollup
+from tests.unit.wire.test_later_versions import UNKNOWN_FIELDS, full, put
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 KNOWN = len(tables.MIGRATIONS)
@@ -135,3 +146,43 @@ def test_after_other_templates_this_version_says_why_it_does_not_write(connectio
         ensure_templates(connection, replicas=0)
     with pytest.raises(StoreUnavailable, match=told):
         stores.incidents.write_incidents([incident(1)])
+
+
+# ---- topics ----------------------------------------------------------------------------------------------------------------------
+
+
+def written_later(topic: str, kind: type[msgspec.Struct], **changes: str) -> TopicRecord:
+    """A record of a topic as a later version writes it: with fields and with values of closed lists that this one does not know."""
+    message = full(kind)
+    for path, value in changes.items():
+        put(message, tuple(path.split("__")), value)
+    message.MergeFromString(UNKNOWN_FIELDS["message"])
+    return TopicRecord(topic=topic, key=b"acme/x", value=message.SerializeToString(), written_ns=NOW_NS)
+
+
+def test_the_writer_stores_what_a_later_job_writes(connection: Connection, stores: ElasticsearchStores) -> None:
+    ensure_templates(connection, replicas=0)
+    kept: list[model.DeadLetter] = []
+    log = structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(50))
+    writer = BatchWriter(
+        context_targets(stores.context, stores.incidents), kept.extend, FixedClock(), WriterMetrics(CollectorRegistry()), log
+    )
+    changes = {"tenant": "acme", "evidence__kind": "profile", "ranks__role": "bystander", "symptom": "new_symptom", "state": "paused"}
+    writer.handle(
+        [
+            written_later(INCIDENTS, model.Incident, **changes),
+            written_later(RUNS, model.RunStatus, tenant="acme", state="draining"),
+            written_later(EVENTS, model.Event, identity__tenant="acme", text_role="bystander"),
+        ]
+    )
+    assert kept == []
+    query = ListQuery(tenant="acme")
+    ((found, triage),) = stores.incidents.incidents(query, NOW_NS).items
+    document = incident_document(found, triage)
+    assert schemas.Incident.model_validate(document).symptom == "new_symptom"
+    assert [each["kind"] for each in document["evidence"]] == ["log"]
+    assert [each["role"] for each in document["ranks"]] == ["unknown"]
+    assert document["state"] == "open"
+    assert [each.state for each in stores.incidents.runs(query).items] == ["unreachable"]
+    assert [each.text_role for each in stores.context.events(query).items] == ["unknown"]
+    assert stores.context.dead_letters(query).items == []
