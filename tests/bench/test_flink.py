@@ -1,6 +1,5 @@
 """What detection in Flink costs through Kafka, whether cost grows with ranks, whether it keeps up, and how soon an incident can be read."""
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from firstfault_server.core import model
 from firstfault_server.core.model import SECOND_NS
 from firstfault_server.wire.outputs import INCIDENTS, RUNS
 from tests.bench.flink_load import POINTS, clocks, cpu_s, failure, mark, telemetry, wall_ns
+from tests.bench.machine import Meanwhile
 from tests.parity.topics import Topics
 from tests.unit.detect.recordings import Record
 
@@ -22,7 +22,9 @@ RANKS = 100
 SECONDS = 40
 RATE = 120_000
 """Points a second that two cores must take."""
-SUSTAINED_S = 20
+SUSTAINED_S = 60
+BEHIND_S, TOLD_S, READ_S = 5.0, 10.0, 5.0
+"""Bounds for the whole machine; with a share of it they are longer (`Meanwhile.left`)."""
 LARGE_RUN, LARGE_S, FAILED = 4096, 15, 77
 EXCEPTIONS = 20
 PATIENCE_S = 240.0
@@ -52,7 +54,7 @@ class Job:
     """A running job with topics of its own."""
 
     def __init__(self, kafka: Kafka, flink: Flink, *arguments: str) -> None:
-        self.topics, self._flink, self._marks = Topics(kafka.address, 1, [RUNS, INCIDENTS]), flink, 0
+        self.topics, self._kafka, self._flink, self._marks = Topics(kafka.address, 1, [RUNS, INCIDENTS]), kafka, flink, 0
         self.id = flink.submit("--kafka-bootstrap", kafka.address, "--kafka-prefix", self.topics.prefix, *arguments)
 
     def __enter__(self) -> "Job":
@@ -66,6 +68,10 @@ class Job:
         """CPU seconds of the TaskManager."""
         (pid,) = self._flink.pids
         return cpu_s(pid)
+
+    def meanwhile(self) -> Meanwhile:
+        """From now on, with what the servers take."""
+        return Meanwhile(taskmanager=self._flink.pids[0], broker=self._kafka.pid or 0)
 
     def catch_up(self, when_ns: int) -> float:
         """Send one failure more and wait for it: everything before it was worked off then; how long that took."""
@@ -109,13 +115,17 @@ def test_two_cores_keep_up_with_a_large_fleet(kafka: Kafka, flink: Flink) -> Non
         # Receive times are those of a moment ago, since building takes time; what matters is the pace.
         start = wall_ns()
         slots = slotted(telemetry(ranks, SUSTAINED_S, start), start)
-        cpu, began = job.cpu_s(), time.monotonic()
+        meanwhile = job.meanwhile()
         sent = play(job, slots)
         behind = job.catch_up(start + (SUSTAINED_S + 1) * SECOND_NS)
-        cores = (job.cpu_s() - cpu) / (time.monotonic() - began)
-        print(f"\n{RATE:,} points/s for {sent:.1f} s: TaskManager {cores:.2f} cores, the end was read {behind:.1f} s later", end="")
-        assert sent < 1.5 * SUSTAINED_S
-        assert behind < 5.0 * (5 if (os.getloadavg()[0] > 4) else 1)
+        left = meanwhile.left()
+        costs = ", ".join(f"{name} {cpu / (RATE * SUSTAINED_S) * 1e6:.2f}" for name, cpu in meanwhile.cpu_s().items())
+        print(
+            f"\n{RATE:,} points/s for {sent:.1f} s, the end was read {behind:.1f} s later; µs of CPU a point: {costs}; {left:.0%} left",
+            end="",
+        )
+        assert sent * left < SUSTAINED_S / 0.95
+        assert behind * left < BEHIND_S
 
 
 def slotted(records: Iterable[Record], start_ns: int) -> list[list[Record]]:
@@ -140,23 +150,29 @@ def test_a_failure_among_4096_ranks_is_told_in_time(kafka: Kafka, flink: Flink) 
     with Job(kafka, flink) as job:
         start = wall_ns()
         slots = slotted(telemetry(LARGE_RUN, LARGE_S, start, "large", steps=1), start)
-        cpu, began = job.cpu_s(), time.monotonic()
+        meanwhile = job.meanwhile()
         sent = play(job, slots)
         failed = time.monotonic()
         job.topics.write([failure("large", FAILED, LARGE_RUN, start + LARGE_S * SECOND_NS), *clocks(start + LARGE_S * SECOND_NS, 2)])
         job.topics.read_until(lambda _: any(isinstance(one, model.Incident) for one in job.topics.found), PATIENCE_S)
         told = time.monotonic() - failed
         (incident, *_) = [one for one in job.topics.found if isinstance(one, model.Incident)]
-        cores = (job.cpu_s() - cpu) / (time.monotonic() - began)
-        print(f"\n{LARGE_RUN} ranks for {sent:.1f} s: TaskManager {cores:.2f} cores, the failure could be read after {told:.2f} s", end="")
+        left = meanwhile.left()
+        cost = meanwhile.cpu_s()["taskmanager"] / (LARGE_RUN * LARGE_S) * 1e6
+        print(
+            f"\n{LARGE_RUN} ranks for {sent:.1f} s: the failure could be read after {told:.2f} s; "
+            f"TaskManager {cost:.0f} µs of CPU a record; {left:.0%} left",
+            end="",
+        )
         assert incident.first_fault.rank == FAILED
-        assert told < 10.0 * (5 if (os.getloadavg()[0] > 4) else 1)
+        assert told * left < TOLD_S
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_an_incident_can_be_read_soon_after_its_exception(kafka: Kafka, flink: Flink, guarantee: str) -> None:
     with Job(kafka, flink, "--flink-guarantee", guarantee) as job:
         job.catch_up(wall_ns())
+        meanwhile = job.meanwhile()
         pause, waits = threading.Event(), []
         for number in range(100, 100 + EXCEPTIONS):
             # Out of step with the checkpoints.
@@ -172,4 +188,4 @@ def test_an_incident_can_be_read_soon_after_its_exception(kafka: Kafka, flink: F
             waits.append(time.time() - sent)
         waits.sort()
         print(f"\n{guarantee}: exception to incident read {waits[len(waits) // 2]:.2f} s median, {waits[-1]:.2f} s at most", end="")
-        assert waits[len(waits) // 2] < 5.0
+        assert waits[len(waits) // 2] * meanwhile.left() < READ_S

@@ -1,12 +1,13 @@
 """How soon an incident can be read in the distributed service: with nothing else to do, under load, beside a tenant that floods."""
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.native.stack.supervision import PID
+from tests.bench.machine import Meanwhile
 from tests.integration.service.stream import Stream
 from tests.integration.stack.deployed import Deployed, deployed
 from tests.integration.stack.flooding import FLOOD_DELAY_S, QUOTA, at, flood, make_key, waits
@@ -15,7 +16,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
 POINTS_PER_SECOND = 20_000
 BOUND_S, AIM_S = 5.0, 2.0
-FAILURES = 40
+FAILURES = 100
+"""Of these the 99th percentile is the second worst."""
 
 
 @pytest.fixture
@@ -30,21 +32,26 @@ def test_incidents_can_be_read_soon(stack: Deployed, record_property: Callable[[
     alone = waits(stack, "alone", FAILURES // 2)
     print(f"\nexception to queryable: alone p50 {at(alone, 0.5):.2f} s, p99 {at(alone, 0.99):.2f} s")
     stream = Stream(stack.otlp_url, "load", ranks=16, points_per_second=POINTS_PER_SECOND)
-    began = time.monotonic()
+    supervisor = int((stack.layout.folder / PID).read_text(encoding="ascii"))
+    began, meanwhile = time.monotonic(), Meanwhile(stack=supervisor)
     loaded = waits(stack, "loaded", FAILURES)
     took = time.monotonic() - began
     stream.stop()
-    rate = stream.acknowledged_points() / took
-    print(f"with {rate / 1e3:.0f}k points/s p50 {at(loaded, 0.5):.2f} s, p99 {at(loaded, 0.99):.2f} s (aim {AIM_S:g} s)")
+    rate, left = stream.acknowledged_points() / took, meanwhile.left()
+    print(
+        f"with {rate / 1e3:.1f}k points/s p50 {at(loaded, 0.5):.2f} s, p99 {at(loaded, 0.99):.2f} s (aim {AIM_S:g} s), "
+        f"{meanwhile.cpu_s()['stack'] / (rate * took) * 1e6:.1f} µs of CPU a point in the stack; {left:.0%} of the machine left"
+    )
     # From the first key on everybody needs one.
     flooding, other = (make_key(stack, tenant) for tenant in ("flooding", "other"))
+    meanwhile = Meanwhile(stack=supervisor)
     with flood(stack, flooding) as sent:
         flooded = waits(stack, "flooded", FAILURES // 2, other)
     print(
         f"beside a flood ({sent[True]} requests taken, {sent[False]} refused) p50 {at(flooded, 0.5):.2f} s, p99 {at(flooded, 0.99):.2f} s"
     )
     record_property("p99_s", at(loaded, 0.99))
-    patience = 5 if os.getloadavg()[0] > 8 else 1
-    assert at(loaded, 0.99) < BOUND_S * patience
+    assert rate > 0.95 * left * POINTS_PER_SECOND
+    assert at(loaded, 0.99) * left < BOUND_S
     assert sent[False] > sent[True], "nothing was refused: that was no flood"
-    assert at(flooded, 0.99) < at(alone, 0.99) + FLOOD_DELAY_S * patience
+    assert (at(flooded, 0.99) - at(alone, 0.99)) * meanwhile.left() < FLOOD_DELAY_S
