@@ -177,6 +177,11 @@ spec:
             {{- range $port, $number := .ports }}
             - {name: {{ $port }}, containerPort: {{ $number }}}
             {{- end }}
+          {{- if gt (len (omit .ports "health")) 0 }}
+          lifecycle:
+            # Told to end while it still gets requests: it goes on until everybody knows that it is going, and only then drains.
+            preStop: {exec: {command: [sleep, {{ .root.Values.preStopSeconds | quote }}]}}
+          {{- end }}
           startupProbe:
             httpGet: {path: /healthz, port: {{ .health }}}
             periodSeconds: 2
@@ -251,7 +256,10 @@ spec:
 {{- $metrics := dict "ports" (list .health) "from" .root.Values.networkPolicy.metricsFrom }}
 {{- $open := omit .ports "health" }}
 {{- $rules := ternary (list (dict "ports" (values $open | sortAlpha) "from" .from) $metrics) (list $metrics) (gt (len $open) 0) }}
-{{ include "firstfault.policy" (dict "root" .root "component" .component "rules" $rules) }}
+{{- $egress := .root.Values.networkPolicy.egress.servers }}
+{{- /* The API delivers test messages itself. */}}
+{{- if has .component (list "alerter" "api") }}{{ $egress = concat $egress .root.Values.networkPolicy.egress.webhooks }}{{ end }}
+{{ include "firstfault.policy" (dict "root" .root "component" .component "rules" $rules "egress" $egress) }}
 {{- if include "firstfault.monitored" . }}
 ---
 apiVersion: monitoring.coreos.com/v1

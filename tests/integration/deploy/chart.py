@@ -4,7 +4,7 @@ import copy
 import json
 import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ EVERYTHING = merged(
             "existingSecret": {"name": "agent"},
             "kernel": {"source": "journald", "journal": "/run/log/journal"},
         },
+        "doctor": {"existingSecret": {"name": "doctor"}},
         "podAnnotations": {"a/b": "c"},
         "podLabels": {"team": "x"},
         "nodeSelector": {"pool": "services"},
@@ -69,6 +70,12 @@ EVERYTHING = merged(
             "ingestFrom": [{"namespaceSelector": {}}],
             "apiFrom": [{"podSelector": {}}],
             "metricsFrom": [{"podSelector": {}}],
+            "egress": {
+                "enabled": True,
+                "servers": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
+                "webhooks": [{"ports": [{"port": 443}]}],
+                "flink": [{"ports": [{"port": 6443}]}],
+            },
         },
         "serviceMonitor": {"evenIfUnknown": True, "labels": {"release": "prometheus"}},
     },
@@ -137,6 +144,19 @@ def render(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, Document]:
     return dict(zip(cases, json.loads(done.stdout), strict=True))
 
 
+def problems(found: list[Document], kubernetes: Sequence[str] = KUBERNETES) -> list[list[str]]:
+    """What a cluster would refuse of each object."""
+    asked = {"documents": found, "kubernetes": kubernetes, "definitions": {"FlinkDeployment": flink_definition()}}
+    text = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); from chart_program import problems; a = json.load(sys.stdin); "
+        "print(json.dumps([problems(d, a['kubernetes'], a['definitions']) for d in a['documents']]))"
+    )
+    command = [str(ensure() / "bin" / "python"), "-c", text, str(Path(__file__).parent)]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
+    answers: list[list[str]] = json.loads(done.stdout)
+    return answers
+
+
 def documents(rendered: Mapping[str, Document], case: str, kind: str = "") -> list[Document]:
     """Objects of a case."""
     return [document for document in rendered[case]["documents"] if kind in ("", document["kind"])]
@@ -147,5 +167,7 @@ def pods(found: list[Document]) -> Iterator[tuple[str, Document]]:
     for document in found:
         if document["kind"] in ("Deployment", "DaemonSet", "Job"):
             yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+        elif document["kind"] == "Pod":
+            yield document["metadata"]["name"], document["spec"]
         elif document["kind"] == "FlinkDeployment":
             yield document["metadata"]["name"], document["spec"]["podTemplate"]["spec"]

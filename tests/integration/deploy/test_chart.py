@@ -1,16 +1,16 @@
 """The Helm chart, rendered by Helm's own library in several sets of values, against the schemas of Kubernetes and of the Flink operator."""
 
 import json
-import subprocess
-from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from firstfault_server.cli.process import STOP_WITHIN_S
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, read_plan
 from firstfault_server.settings import Settings, is_secret
-from tests.integration.deploy.chart import GOOD, KUBERNETES, LEAST, Document, documents, flink_definition, merged, pods, render
-from tests.integration.deploy.environment import ROOT, ensure
+from tests.integration.deploy.chart import GOOD, KUBERNETES, LEAST, Document, documents, merged, pods, problems, render
+from tests.integration.deploy.environment import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -31,6 +31,11 @@ REFUSED = {
         "flink.parallelism must not be above kafka.partitions",
     ),
     "more-instances-than-clock-keys": (merged(LEAST, {"kafka": {"partitions": 64}, "flink": {"parallelism": CLOCK_KEYS + 1}}), "maximum"),
+    "no-time-to-drain": (merged(LEAST, {"preStopSeconds": 20}), "terminationGracePeriodSeconds must be at least"),
+    "calls-nobody": (
+        merged(LEAST, {"networkPolicy": {"egress": {"enabled": True, "servers": [{}], "webhooks": [{}]}}}),
+        "networkPolicy.egress.flink must be set",
+    ),
     "bootstrap": (merged(LEAST, {"kafka": {"bootstrap": "kafka"}}), "bootstrap"),
     "agent-without-key": (merged(LEAST, {"agent": {"enabled": True}}), "agent.existingSecret.name must be set"),
     "cursors": (merged(LEAST, {"existingSecret": {"keys": {"cursorSecret": ""}}}), "cursorSecret must be set"),
@@ -69,14 +74,7 @@ def test_the_checks_can_fail(rendered: dict[str, Document]) -> None:
     (flink,) = documents(rendered, "least", "FlinkDeployment")
     deployment = documents(rendered, "least", "Deployment")[0]
     broken = [merged(flink, {"spec": {"job": {"upgradMode": "savepoint"}}}), merged(deployment, {"spec": {"replicsa": 2}})]
-    asked = {"documents": broken, "kubernetes": KUBERNETES[:1], "definitions": {"FlinkDeployment": flink_definition()}}
-    text = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); from chart_program import problems; a = json.load(sys.stdin); "
-        "print(json.dumps([problems(d, a['kubernetes'], a['definitions']) for d in a['documents']]))"
-    )
-    command = [str(ensure() / "bin" / "python"), "-c", text, str(Path(__file__).parent)]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
-    first, second = json.loads(done.stdout)
+    first, second = problems(broken, KUBERNETES[:1])
     assert "upgradMode" in first[0]
     assert "replicsa" in second[0]
 
@@ -97,7 +95,8 @@ def test_variables_are_settings(rendered: dict[str, Document], case: str) -> Non
                 read_plan([], ours)
                 assert set(ours) <= {f"FIRSTFAULT_{field.upper()}" for field in read_plan([], ours).__struct_fields__}
             else:
-                assert set(ours) <= SECRET_FIELDS | {"FIRSTFAULT_ELASTICSEARCH_CA_FILE"}
+                where = {"FIRSTFAULT_API_URL", "FIRSTFAULT_ENDPOINT"} if name.endswith("-doctor") else set()
+                assert set(ours) <= SECRET_FIELDS | {"FIRSTFAULT_ELASTICSEARCH_CA_FILE"} | where
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -128,8 +127,9 @@ def test_services_can_be_watched_moved_and_reached(rendered: dict[str, Document]
     found = documents(rendered, "everything")
     kinds = {kind: {d["metadata"]["name"] for d in found if d["kind"] == kind} for kind in {d["kind"] for d in found}}
     services = {f"trial-firstfault-{name}" for name in ("ingest", "writer", "api", "alerter")}
-    for kind in ("Deployment", "PodDisruptionBudget", "HorizontalPodAutoscaler", "Service", "ServiceMonitor"):
+    for kind in ("Deployment", "HorizontalPodAutoscaler", "Service", "ServiceMonitor"):
         assert kinds[kind] == services, kind
+    assert kinds["PodDisruptionBudget"] == services | {f"trial-firstfault-detect-{part}" for part in ("jobmanager", "taskmanager")}
     for document in documents(rendered, "everything", "Deployment"):
         assert "replicas" not in document["spec"], "the autoscaler's number would be taken back by each upgrade"
         (container,) = document["spec"]["template"]["spec"]["containers"]
@@ -174,7 +174,7 @@ def test_secrets_are_files_of_those_who_need_them(rendered: dict[str, Document])
             if entry.get("value", "").startswith("/etc/firstfault/secrets/"):
                 assert entry["value"].rsplit("/", 1)[1] in mounted[name]
     everything = {"clickhouse-password", "cursor-secret", "es", "kafka", "kafka.crt", "ca.crt"}
-    services = {f"trial-firstfault-{name}" for name in ("ingest", "writer", "api", "alerter", "migrate")}
+    services = {f"trial-firstfault-{name}" for name in ("ingest", "writer", "api", "alerter", "migrate", "doctor")}
     assert mounted == dict.fromkeys(services, everything) | {"trial-firstfault-detect": {"kafka.crt"}}
 
 
@@ -190,6 +190,59 @@ def test_the_agent_may_always_send(rendered: dict[str, Document]) -> None:
     assert len(policies["trial-firstfault-writer"]) == 1, "nobody but those who scrape"
 
 
+def test_the_release_can_be_tried(rendered: dict[str, Document]) -> None:
+    """By an event that goes through everything, with a key of its own; whoever is let in, it is."""
+    assert documents(rendered, "least", "Pod") == []
+    (doctor,) = documents(rendered, "everything", "Pod")
+    assert doctor["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert "helm -n watch test trial" in rendered["everything"]["notes"]
+    (container,) = doctor["spec"]["containers"]
+    assert container["args"][0] == "doctor"
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    services = {d["metadata"]["name"]: {port["port"] for port in d["spec"]["ports"]} for d in documents(rendered, "everything", "Service")}
+    for name in ("FIRSTFAULT_API_URL", "FIRSTFAULT_ENDPOINT"):
+        address = urlsplit(variables[name])
+        assert address.port in services[str(address.hostname).removesuffix(".watch.svc")]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    (key,) = [volume for volume in doctor["spec"]["volumes"] if volume["name"] == "key"]
+    assert key["secret"]["secretName"] == "doctor"
+    assert variables["FIRSTFAULT_API_KEY_FILE"] == f"{mounts['key']}/api-key"
+    config = container["envFrom"][0]["configMapRef"]["name"]
+    (settings,) = [d["data"] for d in documents(rendered, "everything", "ConfigMap") if d["metadata"]["name"] == config]
+    assert urlsplit(variables["FIRSTFAULT_API_URL"]).hostname in json.loads(settings["FIRSTFAULT_ALLOWED_HOSTS"])
+    for policy in documents(rendered, "everything", "NetworkPolicy"):
+        if policy["metadata"]["name"].endswith(("-ingest", "-api")):
+            senders = [
+                peer["podSelector"]["matchLabels"]
+                for peer in policy["spec"]["ingress"][0]["from"]
+                if "matchLabels" in peer.get("podSelector", {})
+            ]
+            assert any(labels.items() <= doctor["metadata"]["labels"].items() for labels in senders), policy["metadata"]["name"]
+
+
+def test_who_gets_requests_goes_on_until_nobody_sends_any(rendered: dict[str, Document]) -> None:
+    """And there is time left to drain."""
+    for document in documents(rendered, "least", "Deployment"):
+        pod = document["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        waits = int(container.get("lifecycle", {"preStop": {"exec": {"command": ["sleep", "0"]}}})["preStop"]["exec"]["command"][1])
+        assert (waits > 0) == (container["args"][1] in ("ingest", "api"))
+        assert pod["terminationGracePeriodSeconds"] >= waits + STOP_WITHIN_S
+
+
+def test_pods_of_flink_are_evicted_one_at_a_time(rendered: dict[str, Document]) -> None:
+    """Where there are several; a budget for a single one would only keep its node from being emptied."""
+    budgets = {d["metadata"]["name"]: d["spec"] for d in documents(rendered, "everything", "PodDisruptionBudget")}
+    (flink,) = documents(rendered, "everything", "FlinkDeployment")
+    for part, count in (("jobmanager", 2), ("taskmanager", CLOCK_KEYS)):
+        budget = budgets[f"trial-firstfault-detect-{part}"]
+        labels = dict(budget["selector"]["matchLabels"])
+        assert (budget["minAvailable"], labels.pop("component")) == (count - 1, part)
+        assert labels.items() <= flink["spec"]["podTemplate"]["metadata"]["labels"].items()
+    single = {d["metadata"]["name"] for d in documents(rendered, "least", "PodDisruptionBudget")}
+    assert not any("-detect-" in name for name in single)
+
+
 def test_a_change_of_settings_replaces_pods(rendered: dict[str, Document]) -> None:
     def sums(case: str) -> set[str]:
         return {d["spec"]["template"]["metadata"]["annotations"]["checksum/settings"] for d in documents(rendered, case, "Deployment")}
@@ -200,7 +253,7 @@ def test_a_change_of_settings_replaces_pods(rendered: dict[str, Document]) -> No
 
 def test_migration_comes_first(rendered: dict[str, Document]) -> None:
     """Before pods of the new version, at an install and at an upgrade; what it needs is there before it."""
-    hooks = [d for d in documents(rendered, "least") if "helm.sh/hook" in d["metadata"].get("annotations", {})]
+    hooks = [d for d in documents(rendered, "least") if "install" in d["metadata"].get("annotations", {}).get("helm.sh/hook", "")]
     weights = {d["kind"]: int(d["metadata"]["annotations"]["helm.sh/hook-weight"]) for d in hooks}
     assert weights == {"ConfigMap": -10, "Job": 0}
     assert {d["metadata"]["annotations"]["helm.sh/hook"] for d in hooks} == {"pre-install,pre-upgrade"}

@@ -64,6 +64,24 @@ def test_only_the_operator_reaches_the_rest_port_of_flink(rendered: dict[str, Do
         assert opened(policy) == {None: [{"podSelector": policy["podSelector"]}], 8081: [operator], 9249: metrics}
 
 
+def test_what_pods_may_call_can_be_limited(rendered: dict[str, Document]) -> None:
+    """To DNS, to each other where they must, and to what the values say; without that to anything."""
+    assert {tuple(policy["policyTypes"]) for policy in policies(documents(rendered, "least")).values()} == {("Ingress",)}
+    made = policies(documents(rendered, "everything"))
+    names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    servers: Document = {"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
+    webhooks: Document = {"ports": [{"port": 443}]}
+    flink: Document = {"ports": [{"port": 6443}]}
+    wanted: dict[str, list[Document]] = {f"trial-firstfault-{name}": [servers] for name in ("ingest", "writer")}
+    # The API delivers test messages itself.
+    wanted |= {f"trial-firstfault-{name}": [servers, webhooks] for name in ("alerter", "api")}
+    wanted[DETECT] = [{"to": [{"podSelector": made[DETECT]["podSelector"]}]}, servers, flink]
+    wanted[AGENT] = [{"to": [{"podSelector": made["trial-firstfault-ingest"]["podSelector"]}], "ports": [{"port": 4318}]}]
+    assert {name: policy["egress"][1:] for name, policy in made.items()} == wanted
+    for policy in made.values():
+        assert (policy["policyTypes"], policy["egress"][0]) == (["Ingress", "Egress"], {"ports": names})
+
+
 def test_flink_takes_no_jobs_and_cancels_none_from_its_pages(rendered: dict[str, Document]) -> None:
     for case in CASES:
         for document in documents(rendered, case, "FlinkDeployment"):
