@@ -3,6 +3,7 @@
 import base64
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ JVM: Final = ("-Djava.awt.headless=true", "-XX:+ExitOnOutOfMemoryError", "-XX:Ma
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Half the processor time at the start; slower after a minute of full load."""
 STEADY: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+MECHANISM: Final = "SCRAM-SHA-256"
+LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "node.id": 1,
@@ -54,15 +57,26 @@ class Kafka(Server):
     name = "Kafka"
     start_s = 120.0
 
-    def __init__(self, folder: Path, *, port: int = 0, heap: str = "256m", quick: bool = True) -> None:
-        """`port` 0 takes free ones; otherwise the controller listens on the next port. `quick` starts faster and runs slower."""
-        super().__init__(folder, [port, port + 1] if port else [0, 0])
-        self._heap, self._quick = heap, quick
+    def __init__(
+        self, folder: Path, *, port: int = 0, heap: str = "256m", quick: bool = True, accounts: Mapping[str, str] | None = None
+    ) -> None:
+        """`port` 0 takes free ones; otherwise the controller listens on the next port. `quick` starts faster and runs slower.
+
+        `accounts`: passwords by user, for a further listener that lets nobody else in.
+        """
+        count = 3 if accounts else 2
+        super().__init__(folder, range(port, port + count) if port else [0] * count)
+        self._heap, self._quick, self._accounts = heap, quick, dict(accounts or {})
 
     @property
     def address(self) -> str:
         """HOST:PORT for clients."""
         return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def guarded_address(self) -> str:
+        """HOST:PORT for clients with an account: SASL_PLAINTEXT, SCRAM-SHA-256."""
+        return f"127.0.0.1:{self._ports[2]}"
 
     def _prepare(self) -> list[str]:
         jars = fetch("kafka")
@@ -77,12 +91,23 @@ class Kafka(Server):
         return READY in self.log.read_text(encoding="utf-8", errors="replace")
 
     def _properties(self) -> dict[str, object]:
-        client, controller = (f"127.0.0.1:{port}" for port in self._ports)
-        return PROPERTIES | {
+        client, controller = (f"127.0.0.1:{port}" for port in self._ports[:2])
+        own = {
             "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{client}",
             "controller.quorum.bootstrap.servers": controller,
             "log.dirs": self._folder / "data",
+        }
+        return PROPERTIES | own | (self._guarded(own) if self._accounts else {})
+
+    def _guarded(self, own: Mapping[str, object]) -> dict[str, object]:
+        listener = f"GUARDED://{self.guarded_address}"
+        return {
+            "listeners": f"{own['listeners']},{listener}",
+            "advertised.listeners": f"{own['advertised.listeners']},{listener}",
+            "listener.security.protocol.map": f"{PROPERTIES['listener.security.protocol.map']},GUARDED:SASL_PLAINTEXT",
+            "listener.name.guarded.sasl.enabled.mechanisms": MECHANISM,
+            f"listener.name.guarded.{MECHANISM.lower()}.sasl.jaas.config": f"{LOGIN} required;",
         }
 
     def _format(self, jars: Path, config: Path) -> None:
@@ -90,6 +115,8 @@ class Kafka(Server):
         identity = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).rstrip(b"=").decode()
         command = [*_java(jars, *QUICK, "-Xmx128m", "-Dlog4j2.level=WARN"), "kafka.tools.StorageTool", "format"]
         command += ["--cluster-id", identity, "--config", str(config), "--standalone"]
+        for user, password in self._accounts.items():
+            command += ["--add-scram", f"{MECHANISM}=[name={user},password={password}]"]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
             raise ServerFailed(f"Kafka's data folder could not be formatted:\n{(done.stdout + done.stderr)[-2000:]}")

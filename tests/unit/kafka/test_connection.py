@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from firstfault_server.adapters.kafka import Connection
+from firstfault_server.adapters.kafka.connection import REFUSED_S
 
 CONNECTION = Connection(bootstrap="one:9092", security={"security.protocol": "SASL_SSL", "sasl.password": "hunter2"})
 
@@ -32,3 +33,16 @@ def test_errors_name_the_cluster_and_the_reason(error: KafkaException | KafkaErr
     message = str(CONNECTION.unavailable(error, "append to t"))
     assert message.startswith("Kafka at one:9092 cannot append to t: ")
     assert says in message
+
+
+def test_nobody_answers_while_the_account_is_refused() -> None:
+    connection = Connection(bootstrap="one:9092")
+    silent = KafkaError(KafkaError._TRANSPORT)
+    assert "no broker can be reached (_TRANSPORT)" in str(connection.unavailable(silent, "read t"))
+    connection.options()["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert "no broker can be reached (_TRANSPORT)" in str(connection.unavailable(silent, "read t"))
+    connection.options()["error_cb"](KafkaError(KafkaError._AUTHENTICATION))
+    assert "the account or its password was refused (_AUTHENTICATION)" in str(connection.unavailable(silent, "read t"))
+    assert "the topic does not exist" in str(connection.unavailable(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "read t"))
+    connection.refusals.heard_at -= REFUSED_S
+    assert "no broker can be reached (_TRANSPORT)" in str(connection.unavailable(silent, "read t"))

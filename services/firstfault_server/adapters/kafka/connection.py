@@ -1,6 +1,8 @@
 """How the Kafka clients connect, and what their errors mean to the service."""
 
 import logging
+import math
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,6 +31,28 @@ REASONS: Final[Mapping[str, str]] = {
     "KAFKA_STORAGE_ERROR": "a broker cannot write to its disk",
 }
 
+REFUSAL: Final = "_AUTHENTICATION"
+SILENT: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_MSG_TIMED_OUT"})
+"""What a call is told when nobody answered, for whatever reason."""
+REFUSED_S: Final = 10.0
+"""Clients try again far more often: a refusal that is older is over."""
+
+
+class Refusals(msgspec.Struct):
+    """What clients hear besides the answers to calls: whether brokers refuse the account."""
+
+    heard_at: float = -math.inf
+
+    def hear(self, error: KafkaError) -> None:
+        """Called by a client while it is polled."""
+        if error.name() == REFUSAL:
+            self.heard_at = time.monotonic()
+
+    @property
+    def recent(self) -> bool:
+        """Whether the account is refused now."""
+        return time.monotonic() < self.heard_at + REFUSED_S
+
 
 class Connection(msgspec.Struct, kw_only=True, frozen=True):
     """Where the cluster is and how to get in."""
@@ -37,6 +61,7 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
     """HOST:PORT, several with commas."""
     security: dict[str, str] = {}
     """Options of librdkafka as they are, for instance `security.protocol`, `sasl.username`, `ssl.ca.location`."""
+    refusals: Refusals = msgspec.field(default_factory=Refusals)
 
     def __repr__(self) -> str:
         """Without secrets."""
@@ -53,6 +78,8 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
             # Faults show in the answers to what was asked; each client reporting them again would only repeat it.
             "log_level": 2,
             "logger": logging.getLogger("firstfault_server.adapters.kafka"),
+            # A refused account is no answer to anything: calls only see that nobody answers.
+            "error_cb": self.refusals.hear,
         }
         return base | self.security | {name.replace("_", "."): value for name, value in more.items()}
 
@@ -61,4 +88,5 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
         cause = error.args[0] if isinstance(error, KafkaException) else error
         if not isinstance(cause, KafkaError):
             return StoreUnavailable(f"Kafka at {self.bootstrap} cannot {doing}: {cause}")
-        return StoreUnavailable(f"Kafka at {self.bootstrap} cannot {doing}: {REASONS.get(cause.name(), cause.str())} ({cause.name()})")
+        name = REFUSAL if cause.name() in SILENT and self.refusals.recent else cause.name()
+        return StoreUnavailable(f"Kafka at {self.bootstrap} cannot {doing}: {REASONS.get(name, cause.str())} ({name})")

@@ -180,6 +180,8 @@ def partitions_of(client: Any, connection: Connection, topic: str) -> list[int]:
     try:
         found = client.list_topics(topic, timeout=REQUEST_S).topics[topic]
     except KafkaException as error:
+        # So that it tells what it has heard.
+        client.poll(0.0)
         raise connection.unavailable(error, f"describe {topic}") from error
     if found.error is not None:
         raise connection.unavailable(found.error, f"describe {topic}")

@@ -87,6 +87,8 @@ def ensure_topics(connection: Connection, topics: Sequence[Topic] = TOPICS, *, r
                 if found != topic.partitions:
                     changes.append(Change(topic=topic.name, what=f"has {found} partitions, not {topic.partitions}", done=False))
     except KafkaException as error:
+        # So that it tells what it has heard.
+        admin.poll(0.0)
         raise connection.unavailable(error, "prepare the topics") from error
     return changes
 
