@@ -1,4 +1,4 @@
-"""A real ClickHouse server over HTTP out of the chDB wheel, for tests and laptops: no server package, no container.
+"""ClickHouse's engine behind its own HTTP handler, out of the chDB wheel, in place of a server, for tests and laptops.
 
     python deploy/native/clickhouse/serve.py --data DIR --port 8123 [--user NAME --password WORD] [--ready FILE]
 
