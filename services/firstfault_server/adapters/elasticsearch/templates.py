@@ -34,6 +34,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit = "ever"
     large: bool = False
     """May have several shards; the others always have one, which refreshes writes in the order in which they were made."""
+    refresh: str = "1s"
+    """How late lists may see a write."""
 
     def alias(self, prefix: str) -> str:
         """What readers ask."""
@@ -80,6 +82,8 @@ EVENTS: Final = Family(
 DEAD_LETTERS: Final = Family(name="deadletters", unit="day", properties=AGEING | {"reason": {"type": "text", "index": False}})
 INCIDENTS: Final = Family(
     name="incidents",
+    # Few documents, and people wait for them.
+    refresh="200ms",
     properties=COMMON
     | LISTED
     | {
@@ -136,7 +140,7 @@ def template(family: Family, prefix: str, *, shards: int, replicas: int) -> dict
             "settings": {
                 "number_of_shards": shards if family.large else 1,
                 "number_of_replicas": replicas,
-                "refresh_interval": "1s",
+                "refresh_interval": family.refresh,
                 # What was acknowledged is on disk.
                 "translog": {"durability": "request"},
             },
