@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elasticsearch import ApiError
 
 from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_stores
 from firstfault_server.adapters.kafka import TOPIC, KafkaLog
@@ -36,28 +35,16 @@ def stores(installation: Installation) -> Iterator[ElasticsearchStores]:
 
 
 def test_a_killed_writer(installation: Installation, tmp_path: Path) -> None:
-    def stored() -> int:
-        with installation.elasticsearch.client() as client:
-            alias = f"{installation.prefix}-events"
-            try:
-                client.indices.refresh(index=alias, ignore_unavailable=True)
-                count: int = client.count(index=alias, ignore_unavailable=True)["count"]
-            except ApiError as error:
-                # An index that was made a moment ago.
-                assert error.status_code == 503
-                return 0
-        return count
-
     at = time.time_ns()
     events = [event(number, time_ns=at + number, received_ns=at, run=f"r-{number % 50}") for number in range(3000)]
     send(installation.kafka, installation.prefix, events)
     with Service("writer", installation.environ(), tmp_path) as writer:
-        wait_for(lambda: stored() > 0, "some events are stored")
+        wait_for(lambda: installation.stored_events() > 0, "some events are stored")
         writer.kill()
-        before = stored()
+        before = installation.stored_events()
         writer.start()
-        wait_for(lambda: stored() >= len(events), "all events are stored")
-        assert stored() == len(events)
+        wait_for(lambda: installation.stored_events() >= len(events), "all events are stored")
+        assert installation.stored_events() == len(events)
         assert before < len(events), "it was killed too late to show anything"
         wait_for(lambda: writer.figure("firstfault_consumer_lag_records", loop="context", topic="firstfault.events.v1") == 0, "no lag")
 
