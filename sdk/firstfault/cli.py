@@ -18,9 +18,9 @@ USAGE = 2
 """Exit status for usage errors."""
 
 # Commands of the service by name, so that an installation without it can say what is missing.
-_SERVICE_COMMANDS = (
+SERVICE_COMMANDS = (
     "completion",
-    "detect",
+    "deadletters",
     "demo",
     "destinations",
     "doctor",
@@ -30,7 +30,6 @@ _SERVICE_COMMANDS = (
     "incidents",
     "keys",
     "migrate",
-    "preflight",
     "runs",
     "serve",
     "silences",
@@ -102,7 +101,7 @@ def _table(commands: dict[str, CommandSpec]) -> list[str]:
     width = max(len(name) for name in commands)
     lines = ["commands:", *(f"  {name:<{width}}  {spec.help}" for name, spec in sorted(commands.items()))]
     lines.append("\n`firstfault COMMAND --help` explains one.")
-    if not any(name in commands for name in _SERVICE_COMMANDS):
+    if not any(name in commands for name in SERVICE_COMMANDS):
         lines.append("The commands of the service come with the distribution firstfault-server, which is not installed here.")
     return lines
 
@@ -118,10 +117,10 @@ def _versions() -> str:
 
 
 def _unknown(name: str, commands: dict[str, CommandSpec]) -> int:
-    if name in _SERVICE_COMMANDS:
+    if name in SERVICE_COMMANDS:
         message = f"`{name}` is a command of the service, which is not installed here: install firstfault-server"
     else:
-        near = difflib.get_close_matches(name, sorted({*commands, *_SERVICE_COMMANDS, "help"}), n=3, cutoff=0.5)
+        near = difflib.get_close_matches(name, sorted({*commands, *SERVICE_COMMANDS, "help"}), n=3, cutoff=0.5)
         message = f"unknown command {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "; see `firstfault help`")
     print(f"firstfault: {message}", file=sys.stderr)
     return USAGE

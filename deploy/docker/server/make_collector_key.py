@@ -44,7 +44,9 @@ def _ask(what: str, *options: str) -> Any:
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400), "w", encoding="ascii") as file:
+    # A start that was killed may have left one, which its owner may not write to.
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w", encoding="ascii") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

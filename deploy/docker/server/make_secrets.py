@@ -19,8 +19,10 @@ def main(arguments: Sequence[str]) -> int:
         if path.exists():
             continue
         temporary = folder / f".{name}"
+        # A start that was killed may have left one, which its owner may not write to.
+        temporary.unlink(missing_ok=True)
         # Readable inside the volume: several images, each with a user of its own, read it.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o444), "w", encoding="ascii") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444), "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(32))
             file.flush()
             os.fsync(file.fileno())

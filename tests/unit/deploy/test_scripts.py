@@ -27,6 +27,18 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert run("make_secrets.py", str(tmp_path)).returncode == 2
 
 
+def test_secrets_are_made_after_a_start_that_was_killed(tmp_path: Path) -> None:
+    """What it left can be read by all and written by nobody; root may, so it is seen by the file being another one."""
+    left = tmp_path / ".one"
+    left.touch(mode=0o444)
+    with left.open() as held:
+        assert run("make_secrets.py", str(tmp_path), "one").returncode == 0
+        made = tmp_path / "one"
+        assert made.stat().st_ino != os.fstat(held.fileno()).st_ino
+    assert len(made.read_text()) >= 40
+    assert not left.exists()
+
+
 def test_health(tmp_path: Path) -> None:
     assert run("healthy.py", HEALTH_URL="").returncode == 2
     assert run("healthy.py", "file:///etc/hostname").returncode == 2

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from firstfault import cli, launch
+from firstfault_server.cli import commands
 
 
 def _answer(args: list[str]) -> int:
@@ -63,9 +64,13 @@ def test_without_the_service_help_and_its_commands_say_what_to_install(
 ) -> None:
     assert cli.main(["help"]) == 0
     assert "firstfault-server" in capsys.readouterr().out
-    for name in ("up", "explain", "incidents", "serve"):
+    for name in commands():
         assert cli.main([name]) == 2
         assert "install firstfault-server" in capsys.readouterr().err
+
+
+def test_no_command_is_promised_that_the_service_does_not_have() -> None:
+    assert set(cli.SERVICE_COMMANDS) == set(commands())
 
 
 def test_an_unknown_command_is_met_with_near_names(plug: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
