@@ -9,7 +9,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
-from firstfault_server.alerter.looking import look_now_and_then, tenants
+from firstfault_server.alerter.polling import poll, tenants
 from firstfault_server.core import model
 from firstfault_server.telemetry import AlertMetrics
 
@@ -40,7 +40,7 @@ class RecordedMarks:
 
     async def run(self) -> None:
         """Look now and then, for ever. Ends by cancellation."""
-        await look_now_and_then(self.look, "marks cannot be looked for", self._metrics, self._log)
+        await poll(self.look, "marks cannot be looked for", self._metrics, self._log)
 
     def look(self) -> None:
         """Hand over every incident that was marked since the last look. Raises StoreUnavailable; then the next look makes up for it."""

@@ -6,7 +6,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports
-from firstfault_server.alerter.looking import look_now_and_then, tenants
+from firstfault_server.alerter.polling import poll, tenants
 from firstfault_server.core import model
 from firstfault_server.core.search import And, Expression, Not, Term
 from firstfault_server.core.selection import selects
@@ -46,7 +46,7 @@ class EndOfMutes:
 
     async def run(self) -> None:
         """Look now and then, for ever. Ends by cancellation."""
-        await look_now_and_then(self.look, "ended mutes and silences cannot be looked for", self._metrics, self._log)
+        await poll(self.look, "ended mutes and silences cannot be looked for", self._metrics, self._log)
 
     def look(self) -> None:
         """Hand over every incident whose mute or silence has ended since the last look; at the first look, all of them."""

@@ -1,4 +1,4 @@
-"""Looking at the stores now and then for what no record announces, through outages and for every tenant."""
+"""Polls the stores for what no record announces, through outages and for every tenant."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,9 +13,7 @@ from firstfault_server.telemetry import AlertMetrics
 EVERY_S: Final = 10.0
 
 
-async def look_now_and_then(
-    look: Callable[[], None], trouble: str, metrics: AlertMetrics, log: FilteringBoundLogger, every_s: float = EVERY_S
-) -> None:
+async def poll(look: Callable[[], None], trouble: str, metrics: AlertMetrics, log: FilteringBoundLogger, every_s: float = EVERY_S) -> None:
     """Look at once and then every so often, in a thread and for ever. Ends by cancellation.
 
     A look that raises StoreUnavailable is counted, and logged as `trouble`; the next one has to make up for it.

@@ -1,4 +1,4 @@
-"""Looks go on through outages, which are counted."""
+"""Polling goes on through outages, which are counted."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from structlog.testing import CapturingLogger
 
 from firstfault_server import ports
 from firstfault_server.adapters import memory
-from firstfault_server.alerter.looking import look_now_and_then, tenants
+from firstfault_server.alerter.polling import poll, tenants
 from firstfault_server.telemetry import AlertMetrics
 from tests.contract.records import NOW_NS, FixedClock
 
@@ -27,11 +27,11 @@ def test_a_look_that_an_outage_refused_is_counted_told_and_followed_by_another()
         enough.set()
 
     async def scenario() -> None:
-        looking = asyncio.create_task(look_now_and_then(look, "nothing can be looked for", AlertMetrics(registry), log, every_s=0))
+        polling = asyncio.create_task(poll(look, "nothing can be looked for", AlertMetrics(registry), log, every_s=0))
         assert await asyncio.to_thread(enough.wait, 10)
-        looking.cancel()
+        polling.cancel()
         with suppress(asyncio.CancelledError):
-            await looking
+            await polling
 
     asyncio.run(scenario())
     assert [(call.method_name, call.args, call.kwargs) for call in log.calls] == [
@@ -45,7 +45,7 @@ def test_what_is_no_outage_ends_the_loop() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(look_now_and_then(look, "nothing", AlertMetrics(CollectorRegistry()), CapturingLogger()))
+        asyncio.run(poll(look, "nothing", AlertMetrics(CollectorRegistry()), CapturingLogger()))
 
 
 def test_tenants_are_those_with_keys_and_the_one_without() -> None:
