@@ -45,17 +45,17 @@ class Stack:
     def __init__(self, folder: Path, kafka: str, prefix: str) -> None:
         environment = ensure()
         flink = home(environment)
-        rest, rpc, metrics = free_ports(3)
+        rest, rpc, metrics, self._metrics = free_ports(4)
         self._folder, self._flink, self.rest, self.url = folder, flink, Rest(f"127.0.0.1:{rest}"), f"http://127.0.0.1:{rest}"
         written = yaml.safe_load(COMPOSE["services"]["jobmanager"]["environment"]["FLINK_PROPERTIES"])
-        self.metrics_url = f"http://127.0.0.1:{metrics}/metrics"
+        self.metrics_url = f"http://127.0.0.1:{self._metrics}/metrics"
         python = str(environment / "bin" / "python")
         assert written["jobmanager.rpc.address"] == COMPOSE["services"]["jobmanager"]["hostname"]
         own = {
             "jobmanager.rpc.address": "127.0.0.1",
             "jobmanager.rpc.port": rpc,
             "rest.port": rest,
-            # Here both parts are on one machine: the one that starts first has it.
+            # Here both parts are on one machine; the TaskManager is told another one.
             "metrics.reporter.prometheus.port": metrics,
             "taskmanager.host": "127.0.0.1",
             "python.executable": python,
@@ -88,6 +88,7 @@ class Stack:
     def taskmanager(self) -> Process:
         """Start one."""
         command = [str(self._flink / "bin" / "taskmanager.sh"), "start-foreground"]
+        command.append(f"-Dmetrics.reporter.prometheus.port={self._metrics}")
         return Process(command, self._folder / "taskmanager.log", self._environ)
 
     def jobmanager(self, number: int) -> Process:
