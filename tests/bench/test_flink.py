@@ -71,7 +71,9 @@ class Job:
 
     def meanwhile(self) -> Meanwhile:
         """From now on, with what the servers take."""
-        return Meanwhile(taskmanager=self._flink.pids[0], broker=self._kafka.pid or 0)
+        broker = self._kafka.pid
+        assert broker is not None, "the broker has ended"
+        return Meanwhile(taskmanager=self._flink.pids[0], broker=broker)
 
     def catch_up(self, when_ns: int) -> float:
         """Send one failure more and wait for it: everything before it was worked off then; how long that took."""

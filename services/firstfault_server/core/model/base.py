@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 SECOND_NS = 1_000_000_000
+OTHERWISE = "otherwise"
+"""Under which a closed list says what a value counts as that it does not have."""
 
 Scalar: TypeAlias = str | int | float | bool
 Attribute: TypeAlias = Scalar | list[Scalar]
@@ -15,7 +17,6 @@ def otherwise(value: str | None) -> msgspec.Meta:
     return msgspec.Meta(extra={OTHERWISE: value})
 
 
-OTHERWISE = "otherwise"
 Severity: TypeAlias = Annotated[Literal["critical", "error", "warning", "info"], otherwise("error")]
 Scope: TypeAlias = Annotated[Literal["rank", "node", "group", "all"], otherwise("group")]
 Role: TypeAlias = Annotated[Literal["initiating", "cascade", "waiting", "teardown", "unknown"], otherwise("unknown")]

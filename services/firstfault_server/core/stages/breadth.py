@@ -10,6 +10,7 @@ from firstfault_server.core import model
 REASON: Final = "series_limit"
 """Why points are not stored."""
 _MOST_MARKS: Final = 1 << 14
+"""Marks that are kept; when there are more, all are worked out anew, so that new names without end take no memory without end."""
 
 
 class Breadth:

@@ -13,6 +13,7 @@ class Spans:
         self._steps: dict[int, tuple[int | None, int | None]] = {}
         self._marked: set[tuple[int, int]] = set()
         self._last: tuple[object, object] = (None, None)
+        """What `first_sight` was asked last: neighbours mostly share it, and comparing is cheaper than a look into a set."""
         self._held: list[object] = []
         """What the ids belong to: they are used again as soon as their object is gone."""
 

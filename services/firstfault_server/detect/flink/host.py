@@ -8,6 +8,7 @@ from pyflink.common import Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
+from firstfault_server.core.stages import breadth
 from firstfault_server.detect.flink.emission import written
 from firstfault_server.detect.flink.keyed_host import AFTER, Made, StageHost
 from firstfault_server.detect.flink.plan import Plan, made_stages
@@ -15,9 +16,9 @@ from firstfault_server.detect.flink.rows import CLOCK_PREFIX, packet, reached_ns
 from firstfault_server.wire.outputs import TOPICS
 
 REASONS: Final = ("foreign", "undecodable", "failed", "unwritable")
-DROPPED: Final = ("series_limit",)
-# All stages of a TaskManager open at the same moment in threads of one Python, and msgspec cannot have two threads meet a type for
-# the first time at once: that ends the process.
+DROPPED: Final = (breadth.REASON,)
+# All stages of a TaskManager open at the same moment in threads of one Python, and share nothing but this module. msgspec cannot have two
+# threads meet a type for the first time at once: that ends the process.
 _OPENING: Final = threading.Lock()
 
 TARGETS: Final = (*TOPICS.values(), *AFTER.values())
@@ -26,11 +27,11 @@ TARGETS: Final = (*TOPICS.values(), *AFTER.values())
 
 def stage_rows() -> Any:
     """Type of rows for stages: key and bytes."""
-    return Types.ROW([Types.STRING(), packets()])
+    return Types.ROW([Types.STRING(), byte_array()])
 
 
-def packets() -> Any:
-    """Type of what a stage makes in one call."""
+def byte_array() -> Any:
+    """Type of the bytes of a row, and of a packet."""
     return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 

@@ -9,7 +9,7 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.datastream.connectors.kafka import DeliveryGuarantee, KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSink, KafkaSource
 from pyflink.java_gateway import get_gateway
 
-from firstfault_server.detect.flink.host import TARGETS, KeyedStage, packets, stage_rows
+from firstfault_server.detect.flink.host import TARGETS, KeyedStage, byte_array, stage_rows
 from firstfault_server.detect.flink.keyed_host import AFTER
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, MAX_PARALLELISM, Plan, PlanError, java_security, made_stages, read_plan
 from firstfault_server.wire.outputs import TOPICS
@@ -89,7 +89,7 @@ def _stage(name: str, rows: DataStream, plan: Plan) -> DataStream:
     # Rows have their key in the first field, so no Python is called to find it.
     selector = _jvm().org.apache.flink.streaming.api.functions.python.KeyByKeySelector()
     keyed = rows._j_data_stream.keyBy(selector, Types.ROW([Types.STRING()]).get_java_type_info())
-    made = KeyedStream(keyed, packets(), rows).process(KeyedStage(name, plan), packets()).uid(name).name(name)
+    made = KeyedStream(keyed, byte_array(), rows).process(KeyedStage(name, plan), byte_array()).uid(name).name(name)
     targets = [plan.topic(target) for target in TARGETS if target not in AFTER.values()]
     parted = made._j_data_stream.process(_jvm().firstfault.Packets(",".join(targets), ",".join(AFTER.values())))
     return DataStream(parted).uid(f"{name}-parted").name("parted")
