@@ -1,4 +1,4 @@
-"""Build the Collector of `src/` once: the binary is kept in the cache folder, under a name made of its sources.
+"""Build the Collector of `src/` and `incidentwindow/` once: the binary is kept in the cache folder, under a name made of its sources.
 
 python -m deploy.collector.build      # prints the path
 """
@@ -17,14 +17,19 @@ from deploy.native.servers.jars import cache_folder
 from deploy.native.servers.process import ServerFailed
 
 SOURCES: Final = Path(__file__).with_name("src")
+OURS: Final = Path(__file__).with_name("incidentwindow")
 NAME: Final = "firstfault-collector"
 BUILD_S: Final = 1800
 GO: Final = (1, 26)
+# The compiler that is there, modules exactly as go.sum has them, a binary without C that says nothing about this machine.
+FIXED: Final = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
 
 
 def build() -> Path:
     """Path of the binary. Safe to call from several processes at once; only the first builds. Raises ServerFailed."""
-    key = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sorted(SOURCES.iterdir()))).hexdigest()[:16]
+    sources = (path for folder in (SOURCES, OURS) for path in sorted(folder.rglob("*")))
+    files = [path for path in sources if path.is_file() and not path.name.endswith("_test.go")]
+    key = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
     folder = cache_folder() / "collector"
     binary = folder / f"{NAME}-{key}"
     if binary.is_file():
@@ -45,8 +50,6 @@ def _compile(into: Path) -> None:
     if go is None:
         raise ServerFailed(f"the Collector needs Go {GO[0]}.{GO[1]} or newer to be built; install it, or use a filled FIRSTFAULT_CACHE")
     print("collector: building, once; minutes when Go's own caches are cold", file=sys.stderr, flush=True)
-    # The compiler that is there, modules exactly as go.sum has them, a binary without C that says nothing about this machine.
-    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
     command = [go, "build", "-ldflags=-s -w", "-o", str(into), "."]
     if nice := shutil.which("nice"):
         command = [nice, "-n", "10", *command]
@@ -54,7 +57,7 @@ def _compile(into: Path) -> None:
         done = subprocess.run(
             command,
             cwd=SOURCES,
-            env=os.environ | fixed,
+            env=os.environ | FIXED,
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ module firstfault-collector
 go 1.25.0
 
 require (
+	firstfault/incidentwindow v0.0.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/bearertokenauthextension v0.155.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension v0.155.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage v0.155.0
@@ -199,3 +200,5 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
+
+replace firstfault/incidentwindow => ../incidentwindow

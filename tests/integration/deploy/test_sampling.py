@@ -16,7 +16,7 @@ ME = process("sampled", 0)
 
 def test_spans(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
     """Telling spans at once; the rest of their trace once it is decided; of healthy traces the share, here none."""
-    with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="5s", TRACE_PERCENT="0") as collector:
+    with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="5s", TRACE_PERCENT="0", INCIDENT_WINDOW="0s") as collector:
         start = time.monotonic()
         collector.send("traces", spans(ME, span(1, 0), span(1, 1), span(2, 0), span(3, 0)))
         collector.send("traces", spans(ME, span(1, 2, error=True), span(3, 1, exception="handled"), span(4, 0)))
@@ -44,7 +44,7 @@ def test_slow_spans(receiver: Receiver, tmp_path: Path, collector_binary: Path) 
 
 
 def test_share_of_healthy_traces(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
-    with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="1s", TRACE_PERCENT="50") as collector:
+    with Collector(tmp_path, receiver.url, "ffk_agent", TRACE_WAIT="1s", TRACE_PERCENT="50", INCIDENT_WINDOW="0s") as collector:
         collector.send("traces", spans(ME, *(span(trace, 0) for trace in range(1, 401)), span(999, 0, error=True)))
         wait_for(lambda: len(receiver.spans()) > 1, 30, "a share")
         threading.Event().wait(2)
@@ -53,13 +53,14 @@ def test_share_of_healthy_traces(receiver: Receiver, tmp_path: Path, collector_b
 
 
 def test_records(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
-    """Named events of any severity and everything from warning up; plain chatter is left out."""
+    """Exceptions and named events of any severity and everything from warning up; plain chatter is left out."""
     with Collector(tmp_path, receiver.url, "ffk_agent") as collector:
         chatter = [record("info", 9), record("nothing said", 0), record("debug", 5)]
         kept = [record("warning", 13), record("error", 17), record("beat", 9, "train.heartbeat"), record("own", 9, "my.event")]
         older = record("older name", 9, **{"event.name": "train.phase"})
-        collector.send("logs", logs(ME, *chatter, *kept, older))
-        wait_for(lambda: receiver.records() == ["beat", "error", "older name", "own", "warning"], 20, "what must be kept")
+        raised = record("raised", 9, **{"exception.type": "ValueError"})
+        collector.send("logs", logs(ME, *chatter, *kept, older, raised))
+        wait_for(lambda: receiver.records() == ["beat", "error", "older name", "own", "raised", "warning"], 20, "what must be kept")
 
 
 def test_records_from_information_up(receiver: Receiver, tmp_path: Path, collector_binary: Path) -> None:
