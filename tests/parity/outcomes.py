@@ -43,11 +43,11 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def outcome(records: Iterable[Any]) -> Outcome:
-    """The records of the output topics, or of the embedded host."""
+    """The records of the output topics, or of the embedded host. Of what was written again the later counts, as in the stores."""
     found = list(records)
     last: dict[str, model.Incident] = {}
     for incident in of(model.Incident, found):
-        if incident.id not in last or last[incident.id].revision < incident.revision:
+        if incident.id not in last or last[incident.id].revision <= incident.revision:
             last[incident.id] = incident
     incidents: dict[str, list[Incident]] = {}
     for incident in sorted(last.values(), key=lambda one: one.id):
@@ -55,7 +55,7 @@ def outcome(records: Iterable[Any]) -> Outcome:
     runs: dict[tuple[str, str], model.RunStatus] = {}
     for run in of(model.RunStatus, found):
         known = runs.get((run.tenant, run.run))
-        if known is None or known.revision < run.revision:
+        if known is None or known.revision <= run.revision:
             runs[run.tenant, run.run] = run
     return Outcome(
         incidents=incidents,
@@ -87,6 +87,18 @@ def embedded(stages: dict[str, Stage[Any]], entries: Sequence[tuple[str, LogEntr
 def of(kind: type[RecordT], records: Iterable[Any]) -> list[RecordT]:
     """The records of one kind."""
     return [record for record in records if isinstance(record, kind)]
+
+
+def changed(records: Iterable[Any]) -> list[object]:
+    """Rollups, events and findings that were there before and said something else, at most a few."""
+    first: dict[object, Any] = {}
+    found: list[object] = []
+    for record in records:
+        if isinstance(record, model.Rollup | model.Event | model.Finding):
+            key = _key(record) if isinstance(record, model.Rollup) else (type(record), record.id)
+            if not _alike(first.setdefault(key, record), record):
+                found.append(record)
+    return found[:5]
 
 
 def differences(found: dict[Any, Any], wanted: dict[Any, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""One job in each of two ways through the same log, and what it said against what the embedded host says."""
+"""One job in each of three ways through the same log, and what it said against what the embedded host says."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from deploy.native.servers.flink import Flink
 from firstfault_server.core.thresholds import Thresholds
 from firstfault_server.detect.flink import plan
 from tests.parity.later_version import NOTE
-from tests.parity.outcomes import Outcome, differences, embedded
+from tests.parity.outcomes import Outcome, changed, differences, embedded
 from tests.parity.streams import AWAY, MANNERS, MARK, NAMES, STEADY, stream, tenant
 from tests.parity.topics import Topics
 from tests.property.scripts import T0, at
@@ -22,11 +22,13 @@ class Story(msgspec.Struct, kw_only=True):
     """What the job said, and what it should have said."""
 
     way: str
-    """By which it came about: `killed` or `upgraded`."""
+    """By which it came about: `killed`, `upgraded` or `grown`."""
     found: Outcome
     wanted: Outcome
     repeated: int
     """Rollups that were written more than once."""
+    changed: list[object]
+    """Rollups, events and findings that were written again as something else."""
 
 
 def finish(topics: Topics, way: str) -> Story:
@@ -39,7 +41,7 @@ def finish(topics: Topics, way: str) -> Story:
     found = topics.read_until(enough, PATIENCE_S)
     assert found.incidents.get(MARK) == marked, "the job did not get to the end"
     rows = sum(type(record).__name__ == "Rollup" for record in topics.found)
-    return Story(way=way, found=found, wanted=wanted, repeated=rows - len(found.rollups))
+    return Story(way=way, found=found, wanted=wanted, repeated=rows - len(found.rollups), changed=changed(topics.found))
 
 
 def killed(kafka: str, flink: Flink) -> Story:
@@ -82,20 +84,57 @@ def upgraded(kafka: str, flink: Flink) -> Story:
         topics.close()
 
 
+def grown(kafka: str, flink: Flink) -> Story:
+    """One instance that writes at least once, killed long after a checkpoint; stopped with a savepoint, two instances go on."""
+    topics = Topics(kafka, 2)
+    records = stream()
+    start_ms = at(AWAY[0]) // 1_000_000
+    settings = ("--kafka-bootstrap", kafka, "--kafka-prefix", topics.prefix, "--flink-guarantee", "at-least-once")
+    try:
+        job = flink.submit(*settings, "--flink-checkpoint-s", "10")
+        middle = next(i for i, record in enumerate(records) if record.received_ms > at(41.5) // 1_000_000)
+        topics.write(records[:middle])
+        topics.read_until(lambda found: len(found.rollups) > 500, PATIENCE_S)
+        kept = _checkpoints(flink, job)
+        flink.rest.wait(lambda: _checkpoints(flink, job) > kept, PATIENCE_S, "no checkpoint came", job)
+        known = len(topics.read_until(lambda _: False, 1.0).rollups)
+        topics.write(records[middle : middle + 1000])
+        topics.read_until(lambda found: len(found.rollups) > known, PATIENCE_S)
+        flink.kill_taskmanagers_of(job)
+        topics.write([record for record in records[middle + 1000 :] if record.received_ms <= start_ms])
+        flink.start_taskmanager()
+        topics.read_until(lambda found: _reached(found, AWAY[0] - 3), PATIENCE_S)
+        savepoint = flink.stop_job(job)
+        topics.write([record for record in records if record.received_ms > start_ms])
+        job = flink.submit(*settings, "--flink-parallelism", "2", state=savepoint)
+        story = finish(topics, "grown")
+        flink.rest.cancel(job, PATIENCE_S)
+        return story
+    finally:
+        topics.close()
+
+
+def _checkpoints(flink: Flink, job: str) -> int:
+    counts = (flink.rest.ask(f"/jobs/{job}/checkpoints") or {}).get("counts", {})
+    return int(counts.get("completed", 0))
+
+
 def _reached(found: Outcome, seconds: float) -> bool:
     return any(run.tenant == STEADY and run.updated_ns - T0 >= seconds * 1e9 for run in found.runs.values())
 
 
-@pytest.fixture(scope="module", params=["killed", "upgraded"])
+@pytest.fixture(scope="module", params=["killed", "upgraded", "grown"])
 def story(request: pytest.FixtureRequest, kafka_address: str, flink: Flink) -> Story:
     """One way through the log."""
-    ways: dict[str, Any] = {"killed": killed, "upgraded": upgraded}
+    ways: dict[str, Any] = {"killed": killed, "upgraded": upgraded, "grown": grown}
     told: Story = ways[request.param](kafka_address, flink)
     return told
 
 
 def test_nothing_was_lost_or_said_twice(story: Story) -> None:
-    assert story.repeated == 0
+    # What was written after the checkpoint from which a job goes on is written again, and must be the same.
+    assert story.repeated > 0 if story.way == "grown" else story.repeated == 0
+    assert story.changed == []
     assert differences(story.found.rollups, story.wanted.rollups) == []
     assert differences(story.found.events, story.wanted.events) == []
     assert differences(story.found.findings, story.wanted.findings) == []
