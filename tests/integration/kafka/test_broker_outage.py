@@ -1,8 +1,7 @@
 """A broker that dies and comes back under those who live on its topics: they say so, lose nothing, and go on by themselves."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -23,15 +22,6 @@ from tests.contract.records import event
 from tests.integration.distributed.installation import WITHIN_S, make_topics, new_prefix, send, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Kafka]:
-    """A node of this test alone."""
-    started = Kafka(tmp_path / "kafka")
-    started.start()
-    yield started
-    started.stop()
 
 
 def test_a_broker_that_dies_and_comes_back(broker: Kafka) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,15 +21,6 @@ def test_a_cluster_that_is_away_is_named_in_time() -> None:
     with pytest.raises(StoreUnavailable, match=f"Kafka at 127.0.0.1:{port} cannot append to t: no broker"):
         put(log, entry(1))
     log.close()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Kafka]:
-    """A node of this test alone."""
-    started = Kafka(tmp_path / "kafka")
-    started.start()
-    yield started
-    started.stop()
 
 
 @pytest.mark.soak
