@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.native.servers.flink import JOB as DETECTION
 from deploy.native.servers.flink import Flink
 from deploy.native.servers.process import ServerFailed, free_ports
 from tests.parity.topics import Topics
@@ -13,11 +14,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 JOB = Path(__file__).with_name("checked_job.py")
 
 
-def said(flink: Flink, address: str, prefix: str, parallelism: int) -> str:
+def said(flink: Flink, address: str, prefix: str, parallelism: int, job: Path = JOB) -> str:
     """What the program says. It always fails: it makes no job."""
     arguments = ("--kafka-bootstrap", address, "--kafka-prefix", prefix, "--flink-parallelism", str(parallelism))
     with pytest.raises(ServerFailed) as failed:
-        flink.submit(*arguments, job=JOB)
+        flink.submit(*arguments, job=job)
     return str(failed.value)
 
 
@@ -36,6 +37,7 @@ def test_the_partitions_of_the_input_are_asked_for(client: Flink, kafka_address:
         assert "REFUSED flink_parallelism: 3 instances of the source cannot share the 2 partitions" in refused
         assert "set it to at most 2" in refused
         assert "PASSED" in said(client, kafka_address, topics.prefix, 2)
+        assert "detect: flink_parallelism: 3 instances" in said(client, kafka_address, topics.prefix, 3, DETECTION)
     finally:
         topics.close()
 

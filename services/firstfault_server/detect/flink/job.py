@@ -11,6 +11,7 @@ from pyflink.java_gateway import get_gateway
 
 from firstfault_server.detect.flink.host import TARGETS, KeyedStage, byte_array, stage_rows
 from firstfault_server.detect.flink.keyed_host import AFTER
+from firstfault_server.detect.flink.partitions import check_partitions
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, MAX_PARALLELISM, Plan, PlanError, java_security, made_stages, read_plan
 from firstfault_server.wire.outputs import TOPICS
 
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
     try:
         plan = read_plan(arguments, os.environ)
         made_stages(plan)
+        check_partitions(plan, plan.topic(INPUT), _jvm())
         environment = build(plan)
     except (PlanError, ValueError) as error:
         print(f"detect: {error}", file=sys.stderr)
