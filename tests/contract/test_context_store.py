@@ -1,5 +1,6 @@
 """What every ContextStore promises."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from firstfault_server.core import model
 from firstfault_server.core.search import And, Expression, Not, Or, Term, Text
 from firstfault_server.core.search_match import SearchError
-from firstfault_server.ports import ListQuery, NotFound
+from firstfault_server.ports import ListQuery, NotFound, Page, walk
 from tests.contract.conftest import Stores
 from tests.contract.records import DAY_NS, NOW_NS, SECOND_NS, event, run
 
@@ -48,15 +49,15 @@ def test_newest_first_by_event_time_whatever_the_order_of_arrival(stores: Stores
 
 def test_pages_are_stable_while_newer_events_arrive(stores: Stores) -> None:
     stores.context.write_events([event(number, time_ns=NOW_NS + number // 3) for number in range(20)])
-    seen: list[str] = []
-    query, fresh = ListQuery(tenant="acme", limit=6), 100
-    while True:
+    fresh = itertools.count(100)
+
+    def ask(query: ListQuery) -> Page[model.Event]:
         page = stores.context.events(query)
-        seen += [item.id for item in page.items]
-        if page.next_key is None:
-            break
-        stores.context.write_events([event(fresh, time_ns=NOW_NS + DAY_NS)])
-        query, fresh = ListQuery(tenant="acme", limit=6, after=tuple(page.next_key)), fresh + 1
+        stores.context.write_events([event(next(fresh), time_ns=NOW_NS + DAY_NS)])
+        return page
+
+    seen = [item.id for item in walk(ask, ListQuery(tenant="acme", limit=6))]
+    assert len(seen) == 20
     assert seen == sorted(seen, key=lambda item: (int(item[2:]) // 3, item), reverse=True)
     assert len(set(seen)) == 20
 
@@ -263,15 +264,14 @@ def test_dead_letters_come_newest_first_within_a_half_open_period(stores: Stores
 
 def test_pages_of_dead_letters_are_stable_while_newer_ones_arrive(stores: Stores) -> None:
     stores.context.write_dead_letters([letter(number, received_ns=NOW_NS + number // 3) for number in range(20)])
-    seen: list[str] = []
-    query, fresh = ListQuery(tenant="acme", limit=6), 100
-    while True:
+    fresh = itertools.count(100)
+
+    def ask(query: ListQuery) -> Page[model.DeadLetter]:
         page = stores.context.dead_letters(query)
-        seen += [item.id for item in page.items]
-        if page.next_key is None:
-            break
-        stores.context.write_dead_letters([letter(fresh, received_ns=NOW_NS + DAY_NS)])
-        query, fresh = ListQuery(tenant="acme", limit=6, after=tuple(page.next_key)), fresh + 1
+        stores.context.write_dead_letters([letter(next(fresh), received_ns=NOW_NS + DAY_NS)])
+        return page
+
+    seen = [item.id for item in walk(ask, ListQuery(tenant="acme", limit=6))]
     assert seen == [f"d-{number:04}" for number in reversed(range(20))]
 
 
