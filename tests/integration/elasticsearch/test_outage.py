@@ -13,7 +13,7 @@ from deploy.native.servers.elasticsearch import Elasticsearch
 from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores
 from firstfault_server.adapters.elasticsearch.templates import FAMILIES
 from firstfault_server.core.search import Term
-from firstfault_server.ports import Audit, ListQuery, StoreUnavailable
+from firstfault_server.ports import Audit, ListQuery, StoreUnavailable, walk
 from tests.contract.records import NOW_NS, FixedClock, audit, delivery, event, incident, message
 
 pytestmark = [pytest.mark.integration, pytest.mark.soak]
@@ -65,12 +65,7 @@ def test_events_survive_a_killed_node_and_are_there_once(node: Elasticsearch) ->
     with connection.client() as client:
         client.indices.refresh(index=f"{connection.prefix}-events")
         assert client.count(index=f"{connection.prefix}-events")["count"] == len(written)
-    seen: list[str] = []
-    query: ListQuery | None = ListQuery(tenant="acme", limit=200)
-    while query is not None:
-        page = store.events(query)
-        seen += [item.id for item in page.items]
-        query = None if page.next_key is None else ListQuery(tenant="acme", limit=200, after=tuple(page.next_key))
+    seen = [item.id for item in walk(store.events, ListQuery(tenant="acme", limit=200))]
     assert sorted(seen) == sorted(f"e-{number:04}" for number in written)
     assert outages
     assert all("Elasticsearch at" in reason for reason in outages)
@@ -177,8 +172,4 @@ def test_incidents_marks_and_messages_survive_a_killed_node(node: Elasticsearch)
 
 def trail(stores: ElasticsearchStores) -> Iterator[Audit]:
     """The whole audit trail."""
-    query: ListQuery | None = ListQuery(tenant="acme", limit=200)
-    while query is not None:
-        page = stores.triage.audit(query)
-        yield from page.items
-        query = None if page.next_key is None else ListQuery(tenant="acme", limit=200, after=tuple(page.next_key))
+    return walk(stores.triage.audit, ListQuery(tenant="acme", limit=200))

@@ -17,7 +17,7 @@ from firstfault_server.adapters.sqlite.database import Database
 from firstfault_server.adapters.sqlite.events import SqliteContextStore
 from firstfault_server.core.model import DeadLetter
 from firstfault_server.core.search import And, Term, Text
-from firstfault_server.ports import Commit, ListQuery, StorageFull, StoreUnavailable
+from firstfault_server.ports import Commit, ListQuery, StorageFull, StoreUnavailable, walk
 from tests.contract.records import DAY_NS, NOW_NS, FixedClock, event, incident, message
 
 BIG = " ".join(f"word{number}" for number in range(400))
@@ -61,7 +61,7 @@ def test_a_full_store_says_so_keeps_what_it_has_and_goes_on_after_pruning(path: 
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from firstfault_server.ports import Commit, ListQuery, StorageFull
+from firstfault_server.ports import Commit, ListQuery, StorageFull, walk
 from firstfault_server.adapters.sqlite import open_stores
 from tests.contract.records import FixedClock, event
 stores = open_stores(Path(sys.argv[1]), FixedClock())
@@ -242,14 +242,7 @@ def test_segments_split_by_size_and_day_and_are_searched_as_one(path: Path) -> N
     with database.read() as reader:
         segments: int = reader.execute("SELECT count(*) FROM segment").fetchone()[0]
     assert segments > 4
-    query = ListQuery(tenant="acme", where=Text(value="needle"), limit=7)
-    seen: list[str] = []
-    while True:
-        page = context.events(query)
-        seen += [item.id for item in page.items]
-        if page.next_key is None:
-            break
-        query = ListQuery(tenant="acme", where=Text(value="needle"), limit=7, after=tuple(page.next_key))
+    seen = [item.id for item in walk(context.events, ListQuery(tenant="acme", where=Text(value="needle"), limit=7))]
     assert seen == [f"e-{number:04}" for number in reversed(range(30))]
     context.write_events([event(number) for number in range(30)])
     assert len(context.events(ListQuery(tenant="acme", limit=100)).items) == 30
@@ -299,7 +292,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from firstfault_server.adapters.sqlite import open_stores
-from firstfault_server.ports import Commit
+from firstfault_server.ports import Commit, walk
 from tests.contract.records import FixedClock, event, incident, message
 stores = open_stores(Path(sys.argv[1]), FixedClock())
 number = int(stores.checkpoint.position() or 0)
