@@ -61,7 +61,7 @@ def test_a_full_store_says_so_keeps_what_it_has_and_goes_on_after_pruning(path: 
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from firstfault_server.ports import Commit, ListQuery, StorageFull, walk
+from firstfault_server.ports import Commit, ListQuery, StorageFull
 from firstfault_server.adapters.sqlite import open_stores
 from tests.contract.records import FixedClock, event
 stores = open_stores(Path(sys.argv[1]), FixedClock())
@@ -292,7 +292,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from firstfault_server.adapters.sqlite import open_stores
-from firstfault_server.ports import Commit, walk
+from firstfault_server.ports import Commit
 from tests.contract.records import FixedClock, event, incident, message
 stores = open_stores(Path(sys.argv[1]), FixedClock())
 number = int(stores.checkpoint.position() or 0)
