@@ -251,7 +251,8 @@ class Flink:
     def _java(self, heap: str) -> list[str]:
         flink = home(self._environment)
         logging = [f"-Dlog4j2.configurationFile={LOGGING}", f"-Dlog4j.configurationFile={LOGGING}"]
-        options = [*JVM, *OPENED, f"-Xmx{heap}", f"-Djava.io.tmpdir={self._temporary}", *logging]
+        own = [f"-XX:ErrorFile={self._folder / 'hs_err_%p.log'}", f"-Djava.io.tmpdir={self._temporary}"]
+        options = [*JVM, *OPENED, f"-Xmx{heap}", *own, *logging]
         return [find_java(JAVA), *options, "-cp", f"{flink / 'lib'}/*"]
 
     def _variables(self) -> dict[str, str]:
