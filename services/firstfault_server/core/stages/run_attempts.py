@@ -4,6 +4,7 @@ A new attempt begins with a process that replaces one of its rank when every pro
 silent or is replaced. A replacement whose peers live on joins the running attempt after `restart_window_s`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from firstfault_server.core.model import SECOND_NS
@@ -28,14 +29,14 @@ def assign(state: RunState, now_ns: int, limits: Thresholds) -> None:
     before = {member.process: member.attempt for member in members}
     for member in members:
         if not attempts:
-            attempts.append(_Attempt())
+            attempts.append(_Attempt(last_of))
         current = attempts[-1]
         if not current.has(member):
             whole = bool(current.members) and _complete(state, current)
-            if whole and current.ended_ns(last_of, strict=True) <= member.started_ns + SECOND_NS:
-                attempts.append(_Attempt())
-        elif current.ended_ns(last_of, strict=False) <= member.started_ns + window:
-            attempts.append(_Attempt())
+            if whole and current.ended_ns <= member.started_ns + SECOND_NS:
+                attempts.append(_Attempt(last_of))
+        elif current.replaced_ns <= member.started_ns + window:
+            attempts.append(_Attempt(last_of))
         elif now_ns - member.first_ns < window:
             member.attempt = 0
             state.unassigned = True
@@ -56,15 +57,22 @@ def assign(state: RunState, now_ns: int, limits: Thresholds) -> None:
 class _Attempt:
     """Processes of one attempt, and when they were all gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_of: Mapping[int | None, str]) -> None:
+        """`last_of`: the last process of each rank."""
         self.members: list[Member] = []
         self.ranks: set[int] = set()
-        self._ended: dict[bool, int] = {}
+        self.ended_ns = 0
+        """Sender's time at which the last process had ended; silent ones do not count."""
+        self.replaced_ns = 0
+        """The same, if those that another process of their rank came after do not count either."""
+        self._last_of = last_of
 
     def add(self, member: Member) -> None:
         """One more process."""
         self.members.append(member)
-        self._ended.clear()
+        # Carried along: asked of all members for every process that comes, it grows with the square of a run's processes.
+        self.ended_ns = max(self.ended_ns, _gone_ns(member))
+        self.replaced_ns = max(self.replaced_ns, 0 if self._replaced(member) else _gone_ns(member))
         if member.rank is not None:
             self.ranks.add(member.rank)
 
@@ -72,19 +80,15 @@ class _Attempt:
         """Whether the process's rank is taken."""
         return member.rank is not None and member.rank in self.ranks
 
-    def ended_ns(self, last_of: dict[int | None, str], strict: bool) -> int:
-        """Sender's time at which the last process had ended; silent ones and (unless strict) replaced ones do not count."""
-        if strict not in self._ended:
-            self._ended[strict] = max((_gone_ns(member, last_of, strict) for member in self.members), default=0)
-        return self._ended[strict]
+    def _replaced(self, member: Member) -> bool:
+        # One that has ended was there until then, replaced or not.
+        return not member.ended and member.rank is not None and self._last_of[member.rank] != member.process
 
 
-def _gone_ns(member: Member, last_of: dict[int | None, str], strict: bool) -> int:
+def _gone_ns(member: Member) -> int:
     if member.ended:
         return min(one.time_ns for one in member.exits)
-    if member.silent or (not strict and member.rank is not None and last_of[member.rank] != member.process):
-        return 0
-    return _NEVER
+    return 0 if member.silent else _NEVER
 
 
 def _complete(state: RunState, current: _Attempt) -> bool:
