@@ -1,13 +1,14 @@
 """Settings of service and command line: defaults, then the TOML file, then `FIRSTFAULT_*`, then flags; later wins."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import tomllib
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
@@ -117,11 +118,40 @@ class Settings(BaseSettings):
             raise ValueError("is empty; name a folder, `.` for the present one")
         return value
 
-    @field_validator("public_url", "telemetry_endpoint")
+    @field_validator("public_url", "telemetry_endpoint", "clickhouse_url")
     @classmethod
     def _web_address(cls, value: str) -> str:
         if value and not _is_web_address(value):
             raise ValueError("is not an address of the form http(s)://HOST[:PORT]")
+        return value
+
+    @field_validator("elasticsearch_url")
+    @classmethod
+    def _web_addresses_with_port(cls, value: str) -> str:
+        # The client knows no port by itself.
+        if value and not all(_is_web_address(one) and urlsplit(one).port for one in value.split(",")):
+            raise ValueError("is not an address of the form http(s)://HOST:PORT, several with commas and no blanks")
+        return value
+
+    @field_validator("elasticsearch_ca_file")
+    @classmethod
+    def _certificates(cls, value: str, others: ValidationInfo) -> str:
+        if value and not all(one.startswith("https:") for one in others.data.get("elasticsearch_url", "").split(",") if one):
+            raise ValueError("is of no use to an elasticsearch_url that does not begin with https")
+        return value
+
+    @field_validator("kafka_prefix")
+    @classmethod
+    def _topic_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
+            raise ValueError("has a character that names of topics cannot have; use letters, digits, '.', '_' and '-'")
+        return value
+
+    @field_validator("elasticsearch_prefix")
+    @classmethod
+    def _index_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", value):
+            raise ValueError("cannot begin names of indices; use small letters, digits, '.', '_' and '-', the first a letter or digit")
         return value
 
     @classmethod

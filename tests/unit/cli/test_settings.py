@@ -42,6 +42,7 @@ def test_a_named_file_takes_the_place_of_the_one_at_home(tmp_path: Path) -> None
 
 
 KEPT = ("events", "rollups", "incidents", "runs", "audit", "deliveries")
+WEB_ADDRESSES = ("public_url", "telemetry_endpoint", "clickhouse_url")
 NO_URLS = (
     "firstfault.example",
     "firstfault.example:8080",
@@ -65,7 +66,13 @@ NO_URLS = (
         *((f"retention_{kind}_days = 36501", f"retention_{kind}_days") for kind in KEPT),
         ("retention_events_days = nan", "retention_events_days"),
         ("retention_runs_days = inf", "retention_runs_days"),
-        *((f'{name} = "{url}"', name) for name in ("public_url", "telemetry_endpoint") for url in NO_URLS),
+        *((f'{name} = "{url}"', name) for name in WEB_ADDRESSES for url in NO_URLS),
+        ('elasticsearch_url = "https://es.example"', r"elasticsearch_url.*HOST:PORT"),
+        ('elasticsearch_url = "http://es:9200, http://es2:9200"', "elasticsearch_url"),
+        ('elasticsearch_url = "http://es:9200,es2:9200"', "elasticsearch_url"),
+        ('elasticsearch_url = "http://es:9200"\nelasticsearch_ca_file = "/ca.pem"', "elasticsearch_ca_file.*https"),
+        *((f'kafka_prefix = "{text}"', "kafka_prefix") for text in ("a b", "a/b", "a*", "é")),
+        *((f'elasticsearch_prefix = "{text}"', "elasticsearch_prefix") for text in ("Big", "a*", "a b", "_a", "-a", "a,b")),
         ('data = ""', "data"),
         ('data = " "', "data"),
     ],
@@ -82,6 +89,20 @@ def test_addresses_folders_and_ages_that_can_be(tmp_path: Path) -> None:
     loaded = settings.load()
     assert (loaded.data, loaded.public_url, loaded.telemetry_endpoint) == (Path(), "https://ff.example/sub", "http://[::1]:4318")
     assert loaded.retention_runs_days == 36500
+
+
+def test_addresses_and_prefixes_of_servers_that_can_be(tmp_path: Path) -> None:
+    text = """
+    elasticsearch_url = "https://es1.example:9200,https://user:word@[::1]:9243"
+    elasticsearch_ca_file = "/ca.pem"
+    clickhouse_url = "https://ch.example"
+    kafka_prefix = "Team.a_b-1"
+    elasticsearch_prefix = "team.a_b-1"
+    """
+    _home(tmp_path, text)
+    loaded = settings.load()
+    assert loaded.elasticsearch_url.count(",") == 1
+    assert (loaded.clickhouse_url, loaded.kafka_prefix, loaded.elasticsearch_prefix) == ("https://ch.example", "Team.a_b-1", "team.a_b-1")
 
 
 def test_a_folder_named_by_nothing_is_a_mistake() -> None:
