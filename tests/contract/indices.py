@@ -1,6 +1,7 @@
 """Elasticsearch stores for tests, each in indices that are removed afterwards."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,16 @@ def elasticsearch_stores(address: str, clock: Clock, *, name: str = "test") -> I
     yield stores
     stores.close()
     remove_indices(connection)
+
+
+@contextmanager
+def own_indices(address: str) -> Iterator[Connection]:
+    """A prefix of one test alone; what the test makes under it is removed."""
+    connection = Connection(url=address, prefix=f"test-{uuid.uuid4().hex}")
+    yield connection
+    remove_indices(connection)
+    with connection.client() as client:
+        client.indices.delete_index_template(name=f"{connection.prefix}-*")
 
 
 def remove_indices(connection: Connection) -> None:

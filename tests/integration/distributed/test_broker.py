@@ -1,7 +1,6 @@
 """A broker that is killed under the services: each says so soon, what can be answered is answered, and all go on by themselves."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,15 +21,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 KINDS = ("ingest", "writer", "alerter", "api")
 SOON_S = 6.0
 """Less than the time after which the client gives an append up, however busy the machine is."""
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Kafka]:
-    """A node of this test alone."""
-    started = Kafka(tmp_path / "kafka")
-    started.start()
-    yield started
-    started.stop()
 
 
 def test_a_killed_broker(broker: Kafka, elasticsearch_address: str, clickhouse_url: str, tmp_path: Path) -> None:

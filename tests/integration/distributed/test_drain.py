@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -41,7 +42,7 @@ def test_an_ending_ingest_is_not_ready_and_finishes_what_is_under_way(installati
             stopping = threading.Thread(target=lambda: ended.append(ingest.stop()))
             stopping.start()
             for name in ("health", "otlp-http"):
-                wait_for(lambda name=name: closed(ingest.addresses[name]), f"{name} takes nothing new")  # type: ignore[misc]
+                wait_for(partial(closed, ingest.addresses[name]), f"{name} takes nothing new")
             assert ingest.running
             connection.sendall(body[10:])
             answer = connection.recv(65536)

@@ -12,14 +12,13 @@ from firstfault_server.adapters.elasticsearch import ElasticsearchStores, open_s
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.core import model
 from firstfault_server.core.access import DEFAULT_TENANT
-from firstfault_server.ports import Destination, ListQuery
+from firstfault_server.ports import ListQuery
 from firstfault_server.wire.outputs import OutputRecord
 from tests.contract.records import event, incident, rollup, run
 from tests.integration.cli.sending import send_crash
 from tests.integration.distributed.installation import send, wait_for
+from tests.integration.distributed.paging import paging
 from tests.integration.distributed.services import Installation, Service, Wire, wire
-from tests.integration.service.pager import Pager
-from tests.unit.alerter.receiver import SECRET
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -54,15 +53,6 @@ class Cuttable:
             yield stores
         finally:
             stores.close()
-
-    @contextmanager
-    def paging(self) -> Iterator[Pager]:
-        """Somebody who is paged."""
-        with Pager() as pager, self.stores() as stores:
-            destination = Destination(id="d", tenant="acme", name="pager", url=pager.url, secret=SECRET, allow_private=True, created_ns=1)
-            stores.access.put_destination(destination)
-            yield pager
-            stores.access.remove_destination("acme", "d")
 
     def rollups(self) -> int:
         """Stored so far."""
@@ -183,7 +173,7 @@ def test_a_page_waits_for_elasticsearch_and_goes_out_once(cuttable: Cuttable) ->
     at = time.time_ns()
     fault = model.FirstFault(status="settled", rank=0, time=at)
     paged = incident(1, id="i-waits", page=True, severity="critical", first_fault=fault, opened_at=at, updated_at=at)
-    with cuttable.paging() as pager:
+    with paging(cuttable.installation) as pager:
         cuttable.elasticsearch.cut()
         send(cuttable.installation.kafka, cuttable.installation.prefix, [paged])
         wait_for(lambda: set(cuttable.alerter.problems()) == {"incidents", "delivery"}, "the alerter says so")

@@ -20,9 +20,9 @@ from firstfault_server.wire.incoming import TopicRecord
 from firstfault_server.wire.outputs import EVENTS, INCIDENTS, RUNS
 from firstfault_server.writer.batches import BatchWriter, context_targets
 from firstfault_server.writer.telemetry import WriterMetrics
-from tests.contract.indices import remove_indices
+from tests.contract.indices import own_indices
 from tests.contract.records import NOW_NS, FixedClock, event, incident, rollup
-from tests.unit.wire.test_later_versions import UNKNOWN_FIELDS, full, put
+from tests.unit.wire.later import UNKNOWN_FIELDS, full, put
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 KNOWN = len(tables.MIGRATIONS)
@@ -97,12 +97,9 @@ def test_tables_that_never_said_what_they_need_need_what_made_them(engine: Engin
 
 @pytest.fixture
 def connection(elasticsearch_address: str) -> Iterator[Connection]:
-    """What a test made under its prefix is removed."""
-    made = Connection(url=elasticsearch_address, prefix=f"test-{uuid.uuid4().hex}")
-    yield made
-    remove_indices(made)
-    with made.client() as client:
-        client.indices.delete_index_template(name=f"{made.prefix}-*")
+    """Of one test alone."""
+    with own_indices(elasticsearch_address) as made:
+        yield made
 
 
 @pytest.fixture

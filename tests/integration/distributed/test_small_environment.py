@@ -34,8 +34,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> SmallEnvironment:
 def command(small: SmallEnvironment, *words: str, environ: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     """`firstfault …` there."""
     variables = small.environ(environ if environ is not None else clean_environment())
-    done = [str(small.python), "-m", "firstfault", *words]
-    return subprocess.run(done, env=variables, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+    program = [str(small.python), "-m", "firstfault", *words]
+    return subprocess.run(program, env=variables, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
 
 
 @pytest.mark.parametrize("words", [*[("serve", kind) for kind in KINDS], ("migrate",), ("doctor",), ("keys", "create")], ids=" ".join)

@@ -1,23 +1,19 @@
 """Clusters with names of one test alone."""
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from firstfault_server.adapters.elasticsearch import Connection, ElasticsearchStores, ensure_templates, open_stores
-from tests.contract.indices import remove_indices
+from tests.contract.indices import own_indices
 from tests.contract.records import FixedClock
 
 
 @pytest.fixture
 def connection(elasticsearch_address: str) -> Iterator[Connection]:
-    """What a test made under its prefix is removed."""
-    made = Connection(url=elasticsearch_address, prefix=f"test-{uuid.uuid4().hex}")
-    yield made
-    remove_indices(made)
-    with made.client() as client:
-        client.indices.delete_index_template(name=f"{made.prefix}-*")
+    """Of one test alone."""
+    with own_indices(elasticsearch_address) as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from firstfault_server.adapters.elasticsearch import documents
 from firstfault_server.adapters.sqlite import encoding
 from firstfault_server.core import later, model
 from firstfault_server.core.model.base import OTHERWISE
-from tests.unit.wire.test_later_versions import closed_lists
+from tests.unit.wire.later import closed_lists
 
 STORED = (
     *(model.Event, model.Incident, model.RunStatus, model.DeadLetter, model.Triage, model.Silence),
