@@ -62,9 +62,9 @@ class _Attempt:
         self.members: list[Member] = []
         self.ranks: set[int] = set()
         self.ended_ns = 0
-        """Sender's time at which the last process had ended; silent ones do not count."""
+        """Sender's time at which the last process had ended; of a silent one, after its last sign of life."""
         self.replaced_ns = 0
-        """The same, if those that another process of their rank came after do not count either."""
+        """The same, if silent processes, and those that another one of their rank came after, do not count."""
         self._last_of = last_of
 
     def add(self, member: Member) -> None:
@@ -72,7 +72,7 @@ class _Attempt:
         self.members.append(member)
         # Carried along: asked of all members for every process that comes, it grows with the square of a run's processes.
         self.ended_ns = max(self.ended_ns, _gone_ns(member))
-        self.replaced_ns = max(self.replaced_ns, 0 if self._replaced(member) else _gone_ns(member))
+        self.replaced_ns = max(self.replaced_ns, 0 if self._passed_over(member) else _gone_ns(member))
         if member.rank is not None:
             self.ranks.add(member.rank)
 
@@ -80,15 +80,16 @@ class _Attempt:
         """Whether the process's rank is taken."""
         return member.rank is not None and member.rank in self.ranks
 
-    def _replaced(self, member: Member) -> bool:
+    def _passed_over(self, member: Member) -> bool:
         # One that has ended was there until then, replaced or not.
-        return not member.ended and member.rank is not None and self._last_of[member.rank] != member.process
+        return not member.ended and (member.silent or (member.rank is not None and self._last_of[member.rank] != member.process))
 
 
 def _gone_ns(member: Member) -> int:
     if member.ended:
         return min(one.time_ns for one in member.exits)
-    return 0 if member.silent else _NEVER
+    # Ranks that fell silent together were together: only who started after the last sign of life came after them.
+    return max(member.time_ns, member.started_ns) + SECOND_NS if member.silent else _NEVER
 
 
 def _complete(state: RunState, current: _Attempt) -> bool:

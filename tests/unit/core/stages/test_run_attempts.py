@@ -62,3 +62,21 @@ def test_replaced_processes_of_which_no_end_is_known_make_the_next_attempt() -> 
     then = [_member("b0", 0, 15), _member("b1", 1, 15)]
     assign(_run(*first, *then, world_size=2), 16 * SECOND, Thresholds())
     assert [member.attempt for member in (*first, *then)] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("ranked", [True, False], ids=["ranks", "processes without ranks"])
+def test_processes_that_fall_silent_together_stay_one_attempt(ranked: bool) -> None:
+    """Senders that are not ours tell neither the size of the world nor that they end."""
+    members = [_member(f"p{number}", number if ranked else None, number) for number in range(8)]
+    for member in members:
+        member.silent, member.time_ns = True, 500 * SECOND
+    state = _run(*members)
+    assign(state, 900 * SECOND, Thresholds())
+    assert [member.attempt for member in members] == [1] * 8
+
+
+def test_a_process_that_starts_after_the_last_sign_of_life_is_the_next_attempt() -> None:
+    silent, successor = _member("a", None, 1), _member("b", None, 501)
+    silent.silent, silent.time_ns = True, 500 * SECOND
+    assign(_run(silent, successor), 900 * SECOND, Thresholds())
+    assert (silent.attempt, successor.attempt) == (1, 2)
