@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports, telemetry
-from firstfault_server.cli import addresses, terminal
+from firstfault_server.cli import addresses, record_types, terminal
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.cli.own_telemetry import OwnTelemetry
 from firstfault_server.cli.servers import GrpcServer, HttpServer
@@ -84,6 +84,7 @@ Start: TypeAlias = Callable[[Process], Awaitable[str]]
 @asynccontextmanager
 async def running(start: Start, name: str, settings: Settings, log: FilteringBoundLogger, lines: telemetry.Lines) -> AsyncIterator[str]:
     """Run a service for the length of the block, which gets its ready line. Raises StartError."""
+    record_types.meet()
     async with AsyncExitStack() as stack:
         registry = telemetry.registry(lines)
         own = OwnTelemetry(
