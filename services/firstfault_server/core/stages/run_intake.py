@@ -3,11 +3,13 @@
 from typing import Final
 
 from firstfault import conventions as names
+from firstfault.stack import clipped
 from firstfault_server.core import model
 from firstfault_server.core.cause.exits import ending
 from firstfault_server.core.cause.observation import Fault, NodeFact
 from firstfault_server.core.incident import OPEN
 from firstfault_server.core.model import SECOND_NS
+from firstfault_server.core.stages import bounds
 from firstfault_server.core.stages.run_state import Exit, Member, NumberFault, RunState, Text
 from firstfault_server.core.stages.worker_events import SEVERITY_FATAL, TAIL_LINE, integer
 from firstfault_server.core.thresholds import Thresholds
@@ -30,8 +32,8 @@ def member_of(state: RunState, who: model.Identity, time_ns: int, received_ns: i
         member.first_ns = received_ns
     if who.started_ns is None and time_ns and time_ns < member.started_ns:
         member.started_ns = time_ns
-    member.rank, member.local_rank, member.node, member.stage = who.rank, who.local_rank, who.node, who.stage
-    member.role, member.pid, member.gpu_uuid = who.role, who.pid, who.gpu_uuid
+    member.rank, member.local_rank, member.node, member.stage = who.rank, who.local_rank, who.node, bounds.name(who.stage)
+    member.role, member.pid, member.gpu_uuid = bounds.name(who.role), who.pid, who.gpu_uuid
     member.received_ns = max(member.received_ns, received_ns)
     state.first_ns = min(state.first_ns or received_ns, received_ns)
     state.last_ns = max(state.last_ns, received_ns)
@@ -40,12 +42,13 @@ def member_of(state: RunState, who: model.Identity, time_ns: int, received_ns: i
 
 def _describe(state: RunState, who: model.Identity) -> None:
     """Facts about the run, from whichever process knows them; of two answers the greater one, whoever came first."""
-    state.name, state.owner = max(state.name, who.run_name), max(state.owner, who.owner)
-    state.job_id, state.launcher = max(state.job_id, who.job_id), max(state.launcher, who.launcher)
-    state.command = max(state.command, who.command) if who.role == "trainer" or not state.command else state.command
+    state.name, state.owner = max(state.name, bounds.name(who.run_name)), max(state.owner, bounds.name(who.owner))
+    state.job_id, state.launcher = max(state.job_id, bounds.name(who.job_id)), max(state.launcher, bounds.name(who.launcher))
+    if who.role == "trainer" or not state.command:
+        state.command = max(state.command, clipped(who.command, bounds.LONGEST_TEXT))
     if who.world_size is not None:
         state.world_size = max(state.world_size or 0, who.world_size)
-    state.log_paths = sorted({*state.log_paths, *who.log_paths})[:32]
+    state.log_paths = sorted({*state.log_paths, *map(bounds.path, who.log_paths)})[:32]
 
 
 def take_summary(state: RunState, record: model.Summary) -> Member:
@@ -62,10 +65,12 @@ def take_summary(state: RunState, record: model.Summary) -> Member:
     member.progress_ns = max(member.progress_ns, record.progress_ns)
     member.time_ns = max(member.time_ns, record.time_ns)
     if newer:
-        state.moved = state.moved or member.phase != record.phase
-        member.phase, member.phase_expect_s = record.phase, record.phase_expect_s
+        phase = bounds.name(record.phase)
+        state.moved = state.moved or member.phase != phase
+        member.phase, member.phase_expect_s = phase, record.phase_expect_s
         member.pause_p99_s, member.skew_ns = record.pause_p99_s, record.skew_ns
-        member.group, member.sequence, member.collective = record.collective_group, record.collective_seq, record.collective_state
+        member.group, member.sequence = bounds.name(record.collective_group), record.collective_seq
+        member.collective = bounds.name(record.collective_state)
         member.checkpoint = record.checkpoint_step
         # A verdict may have waited for just this.
         state.dirty = state.dirty or (member.gap and not record.gap and any(one.life == "provisional" for one in state.episodes))
@@ -91,7 +96,8 @@ def take_event(state: RunState, event: model.Event, limits: Thresholds) -> None:
         _keep_text(state, event, limits)
         origin = str(event.attributes.get(names.EXCEPTION_ORIGIN, ""))
         fatal = bool(event.attributes.get(names.EXCEPTION_FATAL, event.severity >= SEVERITY_FATAL)) and origin != "thread"
-        text = f"{event.exception.type}: {event.exception.message}" if event.exception.message else event.exception.type
+        kind, message = bounds.name(event.exception.type), event.exception.message
+        text = f"{kind}: {message}" if message else kind
         _add(state, member, _fault(event, "exception", text, fatal), event, limits)
     elif event.event_name == names.COLLECTIVE:
         missing = event.attributes.get(names.COLLECTIVE_MISSING)
@@ -102,7 +108,7 @@ def take_event(state: RunState, event: model.Event, limits: Thresholds) -> None:
 
 
 def _fault(event: model.Event, kind: str, text: str, fatal: bool, missing: list[int] | None = None) -> Fault:
-    source = str(event.attributes.get(names.LOG_PATH, "")) or event.event_name
+    source = bounds.path(str(event.attributes.get(names.LOG_PATH, "")) or event.event_name)
     return Fault(
         id=event.id,
         kind="exception" if kind == "exception" else "log",
@@ -116,10 +122,10 @@ def _fault(event: model.Event, kind: str, text: str, fatal: bool, missing: list[
         weight=event.text_weight,
         fingerprint=event.fingerprint,
         stack_hash=event.stack_hash,
-        exception_type=event.exception.type if event.exception is not None else "",
+        exception_type=bounds.name(event.exception.type) if event.exception is not None else "",
         pattern=event.text_pattern,
         step=event.step,
-        phase=event.phase,
+        phase=bounds.name(event.phase),
         trace_id=event.trace_id,
         missing=missing or [],
     )
@@ -145,10 +151,10 @@ def _take_exit(state: RunState, member: Member, event: model.Event, limits: Thre
         id=event.id,
         time_ns=event.time_ns,
         received_ns=event.received_ns,
-        state=str(attributes.get(names.EXIT_STATE, "")),
+        state=bounds.name(str(attributes.get(names.EXIT_STATE, ""))),
         code=integer(attributes.get(names.EXIT_CODE)),
         signal=integer(attributes.get(names.EXIT_SIGNAL)),
-        source=str(attributes.get(names.EXIT_SOURCE, "")),
+        source=bounds.name(str(attributes.get(names.EXIT_SOURCE, ""))),
         reason=_one_line(str(attributes.get(names.EXIT_REASON, ""))),
     )
     if any(known.id == record.id for known in member.exits):
@@ -161,7 +167,7 @@ def _take_exit(state: RunState, member: Member, event: model.Event, limits: Thre
     tail = attributes.get(names.STDERR_TAIL)
     if isinstance(tail, list) and tail and not member.tail:
         member.tail = [_one_line(str(line)) for line in tail[-_TAIL_LINES:]]
-    member.stderr = max(member.stderr, str(attributes.get(names.STDERR_STATUS, "")))
+    member.stderr = max(member.stderr, bounds.path(str(attributes.get(names.STDERR_STATUS, ""))))
     if event.symptom and TAIL_LINE in attributes:
         line = _fault(event, "log", str(attributes[TAIL_LINE]), False)
         line.id, line.source = event.id + ".tail", "stderr"
@@ -180,7 +186,7 @@ def _keep_text(state: RunState, event: model.Event, limits: Thresholds) -> None:
     assert event.exception is not None
     fatal = event.severity >= SEVERITY_FATAL
     reaction = event.text_role in ("cascade", "waiting", "teardown")
-    state.texts[event.id] = Text(event.identity.process, reaction, fatal, event.time_ns, event.exception)
+    state.texts[event.id] = Text(event.identity.process, reaction, fatal, event.time_ns, bounds.exception(event.exception))
     if len(state.texts) > limits.texts_per_attempt * limits.attempts_kept:
         del state.texts[max(state.texts, key=lambda one: _worth(state, one))]
 
@@ -207,7 +213,7 @@ def take_fact(state: RunState, record: model.NodeFault) -> None:
         received_ns=record.received_ns,
         text=_one_line(record.text),
         code=record.code,
-        gpu_uuid=record.gpu_uuid,
+        gpu_uuid=bounds.name(record.gpu_uuid),
     )
     if len(state.facts) > _FACTS:
         del state.facts[min(state.facts, key=lambda one: (state.facts[one].received_ns, one))]
