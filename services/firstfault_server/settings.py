@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 import tomllib
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from firstfault_server.core.thresholds import overridden
 from firstfault_server.telemetry import LogFormat, LogLevel
 
 DEFAULT_CONFIG = Path("~/.config/firstfault/config.toml")
@@ -111,6 +113,12 @@ class Settings(BaseSettings):
     def _lower_names(cls, value: Any) -> Any:
         return {str(name).lower(): number for name, number in value.items()} if isinstance(value, Mapping) else value
 
+    @field_validator("thresholds")
+    @classmethod
+    def _known_thresholds(cls, value: dict[str, float]) -> dict[str, float]:
+        overridden(value)
+        return value
+
     @field_validator("data", mode="before")
     @classmethod
     def _some_folder(cls, value: Any) -> Any:
@@ -208,6 +216,12 @@ def _is_web_address(text: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and text.isprintable() and " " not in text
 
 
+def _reason(found: ErrorDetails) -> str:
+    """Why, in our own words where they are: pydantic puts `Value error, ` in front of what a validator says."""
+    said = found.get("ctx", {}).get("error") if found["type"] == "value_error" else None
+    return found["msg"] if said is None else str(said)
+
+
 def is_secret(field: FieldInfo) -> bool:
     """Whether a setting must not be shown, and may be given in a file of its own."""
     return field.repr is False
@@ -231,7 +245,7 @@ def load(config: Path | None = None, **flags: Any) -> Settings:
         made: Settings = sourced(**given)
     except ValidationError as error:
         # The values themselves stay out of the message: one of them may be a key.
-        reasons = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors(include_input=False))
+        reasons = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {_reason(item)}" for item in error.errors(include_input=False))
         raise SettingsError(f"settings: {reasons}") from error
     except ValueError as error:
         # Text of a variable that should be JSON may be a secret and stays out, too.

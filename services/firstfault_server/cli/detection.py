@@ -29,7 +29,7 @@ def thresholds(settings: Settings) -> Thresholds:
     try:
         return overridden(settings.thresholds)
     except ValueError as error:
-        raise SettingsError(str(error)) from error
+        raise SettingsError(f"settings: thresholds: {error}") from error
 
 
 def open_aggregates(folder: Path, log: FilteringBoundLogger) -> LateAggregates:

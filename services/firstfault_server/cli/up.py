@@ -7,7 +7,6 @@ import typer
 
 from firstfault_server import settings as configuration
 from firstfault_server.cli import terminal
-from firstfault_server.cli.detection import thresholds
 from firstfault_server.cli.embedded import start_embedded
 from firstfault_server.cli.process import run
 
@@ -28,7 +27,6 @@ def up(
     """Run the whole service in this process: receive OTLP, detect, store, serve the API, send alerts."""
     try:
         settings = configuration.load(config, data=data, api=api, otlp_http=otlp_http, otlp_grpc=otlp_grpc)
-        thresholds(settings)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
     run(start_embedded, "up", settings)

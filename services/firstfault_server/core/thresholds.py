@@ -1,5 +1,6 @@
 """Every budget, bound and limit of detection: defaults that a deployment or a tenant may change."""
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
@@ -105,9 +106,11 @@ def overridden(values: Mapping[str, float]) -> Thresholds:
     known = {field.name for field in msgspec.structs.fields(Thresholds)}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise ValueError(f"thresholds: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        near = {name: difflib.get_close_matches(name, sorted(known), n=1) for name in unknown}
+        told = ", ".join(f"{name} (did you mean {near[name][0]}?)" if near[name] else name for name in unknown)
+        raise ValueError(f"unknown {told}" + ("" if all(near.values()) else f"; known are {', '.join(sorted(known))}"))
     whole = {name: int(value) if float(value).is_integer() else value for name, value in values.items()}
     try:
         return msgspec.convert(whole, Thresholds)
     except msgspec.ValidationError as error:
-        raise ValueError(f"thresholds: {error}") from error
+        raise ValueError(str(error)) from error

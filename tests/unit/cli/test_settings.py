@@ -74,6 +74,9 @@ NO_URLS = (
         *((f'kafka_prefix = "{text}"', "kafka_prefix") for text in ("a b", "a/b", "a*", "é")),
         *((f'elasticsearch_prefix = "{text}"', "elasticsearch_prefix") for text in ("Big", "a*", "a b", "_a", "-a", "a,b")),
         ('data = ""', "data"),
+        ("[thresholds]\npause_flor_s = 1", "^settings: thresholds: unknown pause_flor_s .did you mean pause_floor_s..$"),
+        ("[thresholds]\nqqq = 1", "unknown qqq; known are .*pause_floor_s"),
+        ("[thresholds]\nsettle_s = 0", "thresholds: Expected .*settle_s"),
         ('data = " "', "data"),
     ],
 )
@@ -118,6 +121,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_thresholds_come_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRSTFAULT_THRESHOLDS__SILENCE_S", "7.5")
     assert settings.load().thresholds == {"silence_s": 7.5}
+
+
+def test_reasons_are_told_in_our_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTFAULT_PUBLIC_URL", "nowhere")
+    with pytest.raises(settings.SettingsError, match=r"^settings: public_url: is not an address"):
+        settings.load()
 
 
 def test_variables_of_the_sdk_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_settings_that_other_services_have_are_called_the_same() -> None:
         (["--kafka-bootstrap", "a:1", "--flink-parallelism", "33"], "flink_parallelism"),
         (["--kafka-bootstrap", "a:1", "--flink-guarantee", "mostly"], "flink_guarantee"),
         (["--kafka-bootstrap", "a:1", "--thresholds", "{"], "thresholds: not JSON"),
-        (["--kafka-bootstrap", "a:1", "--thresholds", '{"settle": 1}'], "thresholds: unknown settle"),
+        (["--kafka-bootstrap", "a:1", "--thresholds", '{"settle": 1}'], "thresholds: unknown settle .did you mean settle_s"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(arguments: list[str], said: str) -> None:

@@ -87,7 +87,7 @@ def read_plan(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan:
     try:
         overridden(plan.thresholds)
     except ValueError as error:
-        raise PlanError(str(error)) from error
+        raise PlanError(f"thresholds: {error}") from error
     return plan
 
 
