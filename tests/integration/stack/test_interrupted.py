@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -48,14 +48,23 @@ def _listen(stream: IO[str], said: list[str]) -> None:
     said.extend(stream)
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where a stack is started; one that was not ended is, so that it costs no other test."""
+    place = tmp_path / "stack"
+    yield place
+    if _of(place):
+        subprocess.run([sys.executable, "-m", "deploy.native.stack", "--folder", str(place), "down"], cwd=ROOT, check=True, timeout=120)
+
+
 @pytest.mark.parametrize("moment", [_made, _supervised, _servers])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_an_interrupted_start_leaves_nothing(number: signal.Signals, moment: Moment, tmp_path: Path) -> None:
-    folder = tmp_path / "stack"
+def test_an_interrupted_start_leaves_nothing(number: signal.Signals, moment: Moment, folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     said: list[str] = []
     with subprocess.Popen(
-        [sys.executable, "-m", "deploy.native.stack", "--folder", str(folder), "up"],
+        # What is run in the background by a shell, as these tests may be, is started with SIGINT ignored.
+        ["env", "--default-signal=INT,TERM,HUP", sys.executable, "-m", "deploy.native.stack", "--folder", str(folder), "up"],
         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as started:  # fmt: skip
         assert started.stderr is not None
