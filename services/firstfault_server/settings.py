@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import tomllib
@@ -19,6 +19,8 @@ from firstfault_server.telemetry import LogFormat, LogLevel
 DEFAULT_CONFIG = Path("~/.config/firstfault/config.toml")
 LONGEST_DAYS = 36_500
 """For ever, in practice; times of far more days do not fit the stores' clocks."""
+
+_BROKER: Final = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(?P<port>[0-9]{1,5})")
 
 
 class SettingsError(Exception):
@@ -146,6 +148,15 @@ class Settings(BaseSettings):
     def _certificates(cls, value: str, others: ValidationInfo) -> str:
         if value and not all(one.startswith("https:") for one in others.data.get("elasticsearch_url", "").split(",") if one):
             raise ValueError("is of no use to an elasticsearch_url that does not begin with https")
+        return value
+
+    @field_validator("kafka_bootstrap")
+    @classmethod
+    def _brokers(cls, value: str) -> str:
+        # Flink's client takes no address without port.
+        parts = [_BROKER.fullmatch(one.strip()) for one in value.split(",")] if value else []
+        if not all(part is not None and 0 < int(part["port"]) < 1 << 16 for part in parts):
+            raise ValueError("is not an address of the form HOST:PORT, several with commas")
         return value
 
     @field_validator("kafka_prefix")

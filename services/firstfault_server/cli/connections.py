@@ -14,7 +14,12 @@ def kafka_connection(settings: Settings) -> "kafka.Connection":
     """Raises SettingsError."""
     from firstfault_server.adapters.kafka import Connection
 
-    return Connection(bootstrap=_required(settings, "kafka_bootstrap"), security=settings.kafka_security)
+    connection = Connection(bootstrap=_required(settings, "kafka_bootstrap"), security=settings.kafka_security)
+    try:
+        connection.check()
+    except ValueError as error:
+        raise SettingsError(f"settings: kafka_security: {error}") from error
+    return connection
 
 
 def elasticsearch_connection(settings: Settings) -> "elasticsearch.Connection":

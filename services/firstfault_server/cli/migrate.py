@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,8 +11,13 @@ from firstfault_server import settings as configuration
 from firstfault_server.cli import connections, terminal
 from firstfault_server.ports import StoreUnavailable
 
+if TYPE_CHECKING:
+    from firstfault_server.adapters.kafka import Connection
+
 RETRY_S: Final = 1.0
 TELL_EVERY_S: Final = 5.0
+LEAST_S: Final = 3.0
+"""Given to a cluster to answer, however short the wait for one that is starting is."""
 
 app = terminal.application("Create or upgrade Kafka topics, Elasticsearch templates and ClickHouse tables.")
 app.info.no_args_is_help = False
@@ -30,10 +35,11 @@ def migrate(
     try:
         settings = configuration.load(output=output)
         connections.check_servers(settings, "kafka_bootstrap", "elasticsearch_url", "clickhouse_url")
+        todo = steps(settings, connections.kafka_connection(settings), wait)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
     form = terminal.choose(settings.output)
-    changes, unreachable = run(steps(settings), wait)
+    changes, unreachable = run(todo, wait)
     if form == "table":
         for change in changes:
             typer.echo(terminal.clean(f"{change['server']}: {change['name']} {change['what']}"))
@@ -45,10 +51,10 @@ def migrate(
         terminal.fail("; ".join(f"{server}: {why}" for server, why in unreachable.items()), terminal.EXIT_UNREACHABLE)
 
 
-def steps(settings: configuration.Settings) -> Mapping[str, Step]:
+def steps(settings: configuration.Settings, kafka: "Connection", wait_s: float) -> Mapping[str, Step]:
     """What to do on each server. Each may be run twice, and by several at once."""
     return {
-        "kafka": lambda: _kafka(settings),
+        "kafka": lambda: _kafka(settings, kafka, max(LEAST_S, wait_s)),
         "elasticsearch": lambda: _elasticsearch(settings),
         "clickhouse": lambda: _clickhouse(settings),
     }
@@ -86,13 +92,12 @@ def _change(server: str, name: str, what: str, done: bool = True) -> Change:
     return {"server": server, "name": name, "what": what, "done": done}
 
 
-def _kafka(settings: configuration.Settings) -> list[Change]:
+def _kafka(settings: configuration.Settings, connection: "Connection", patience_s: float) -> list[Change]:
     from firstfault_server.adapters.kafka import ensure_topics
     from firstfault_server.adapters.kafka.topics import topics
 
-    connection = connections.kafka_connection(settings)
     wanted = topics(settings.kafka_prefix, settings.kafka_partitions)
-    made = ensure_topics(connection, wanted, replicas=settings.kafka_replicas)
+    made = ensure_topics(connection, wanted, replicas=settings.kafka_replicas, patience_s=patience_s)
     return [_change("kafka", f"topic {change.topic}", change.what, change.done) for change in made]
 
 

@@ -73,6 +73,10 @@ NO_URLS = (
         ('elasticsearch_url = "http://es:9200"\nelasticsearch_ca_file = "/ca.pem"', "elasticsearch_ca_file.*https"),
         *((f'kafka_prefix = "{text}"', "kafka_prefix") for text in ("a b", "a/b", "a*", "é")),
         *((f'elasticsearch_prefix = "{text}"', "elasticsearch_prefix") for text in ("Big", "a*", "a b", "_a", "-a", "a,b")),
+        *(
+            (f'kafka_bootstrap = "{text}"', "kafka_bootstrap.*HOST:PORT")
+            for text in ("notaport", "h:99999", "h:0", "a:1,,b:2", "a b:1", ":9")
+        ),
         ('data = ""', "data"),
         ("[thresholds]\npause_flor_s = 1", "^settings: thresholds: unknown pause_flor_s .did you mean pause_floor_s..$"),
         ("[thresholds]\nqqq = 1", "unknown qqq; known are .*pause_floor_s"),
@@ -99,6 +103,7 @@ def test_addresses_and_prefixes_of_servers_that_can_be(tmp_path: Path) -> None:
     elasticsearch_url = "https://es1.example:9200,https://user:word@[::1]:9243"
     elasticsearch_ca_file = "/ca.pem"
     clickhouse_url = "https://ch.example"
+    kafka_bootstrap = "SASL_SSL://k1.example:9093, [::1]:9092"
     kafka_prefix = "Team.a_b-1"
     elasticsearch_prefix = "team.a_b-1"
     """

@@ -8,6 +8,8 @@ from firstfault_server.adapters.kafka.connection import REFUSED_S
 
 CONNECTION = Connection(bootstrap="one:9092", security={"security.protocol": "SASL_SSL", "sasl.password": "hunter2"})
 
+CONNECTION_WITHOUT = Connection(bootstrap="one:9092", security={"sasl.mechanisms": "PLAIN", "sasl.password": "hunter2"})
+
 
 def test_secrets_reach_the_client_but_are_not_shown() -> None:
     assert CONNECTION.options()["sasl.password"] == "hunter2"
@@ -16,6 +18,21 @@ def test_secrets_reach_the_client_but_are_not_shown() -> None:
 
 def test_names_of_options_have_dots() -> None:
     assert CONNECTION.options(linger_ms=5)["linger.ms"] == 5
+
+
+@pytest.mark.parametrize(
+    ("security", "says"),
+    [
+        ({"foo.bar": "x"}, "foo.bar"),
+        ({"security.protocol": "hunter2"}, "security.protocol"),
+        ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere"}, "ssl.ca.location"),
+    ],
+)
+def test_options_that_cannot_be_are_named_without_their_values(security: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as failure:
+        Connection(bootstrap="one:9092", security=security).check()
+    assert "hunter2" not in str(failure.value)
+    CONNECTION_WITHOUT.check()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from firstfault_server.ports import StoreUnavailable
 
@@ -82,6 +83,20 @@ class Connection(msgspec.Struct, kw_only=True, frozen=True):
             "error_cb": self.refusals.hear,
         }
         return base | self.security | {name.replace("_", "."): value for name, value in more.items()}
+
+    def check(self) -> None:
+        """Raises ValueError for options of librdkafka that cannot be, without the values in them. Asks no broker."""
+        options = self.options()
+        # A client that knows brokers looks for them at once, and cannot be closed while it does.
+        del options["bootstrap.servers"]
+        try:
+            AdminClient(options)
+        except KafkaException as error:
+            cause = error.args[0]
+            reason = cause.str() if isinstance(cause, KafkaError) else str(cause)
+            for value in self.security.values():
+                reason = reason.replace(f'"{value}"', "(what is set)") if value else reason
+            raise ValueError(reason) from error
 
     def unavailable(self, error: KafkaException | KafkaError, doing: str) -> StoreUnavailable:
         """The error as the ports know it. `doing` completes "Kafka cannot …"."""

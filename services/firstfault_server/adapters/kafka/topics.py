@@ -69,15 +69,18 @@ class Change(msgspec.Struct, kw_only=True, frozen=True):
     done: bool = True
 
 
-def ensure_topics(connection: Connection, topics: Sequence[Topic] = TOPICS, *, replicas: int = -1) -> list[Change]:
+def ensure_topics(
+    connection: Connection, topics: Sequence[Topic] = TOPICS, *, replicas: int = -1, patience_s: float = REQUEST_S
+) -> list[Change]:
     """Create missing topics and set settings that differ; what was changed, [] when all was well. Raises StoreUnavailable.
 
+    The cluster is unavailable when it does not answer within `patience_s` seconds, `REQUEST_S` at most.
     `replicas` -1 leaves their number to the cluster. The number of partitions of a topic that exists is never changed, because
     records of one process would be spread over two partitions: it is reported with `done` false.
     """
     admin = AdminClient(connection.options())
     try:
-        there = admin.list_topics(timeout=REQUEST_S).topics
+        there = admin.list_topics(timeout=min(REQUEST_S, patience_s)).topics
         missing = [topic for topic in topics if topic.name not in there]
         changes = _create(connection, admin, missing, replicas)
         for topic in topics:

@@ -50,6 +50,8 @@ def _run(start: Start, name: str, config: Path | None, *needed: str) -> None:
     try:
         settings = configuration.load(config)
         connections.check_servers(settings, *needed)
+        # Before anything is opened: what is refused is told in one line.
+        connections.kafka_connection(settings)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
     run(start, name, settings)
