@@ -176,7 +176,7 @@ def test_urls_that_cannot_be_are_refused(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "pager.localhost", "127.0.0.1", "10.0.0.1", "[::1]", "[fe80::1]", "169.254.169.254"])
 def test_urls_that_name_a_private_address_are_refused_when_they_are_entered(host: str) -> None:
-    with pytest.raises(RefusedAddress, match="allow_private"):
+    with pytest.raises(RefusedAddress, match=r"allow_private .`--allow-private` on the command line"):
         check_url(f"http://{host}:8080/hook", allow_private=False)
     check_url(f"http://{host}:8080/hook", allow_private=True)
     check_url("https://pager.example/hook", allow_private=False)

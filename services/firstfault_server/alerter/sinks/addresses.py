@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
+ALLOW: Final = "allow it with allow_private (`--allow-private` on the command line)"
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -42,7 +43,7 @@ def check_url(url: str, allow_private: bool = True) -> SplitResult:
     if any(character.isspace() or not character.isprintable() for character in url):
         raise RefusedAddress("the URL must not hold blanks or control characters")
     if not allow_private and _names_private(parts.hostname):
-        raise RefusedAddress(f"{parts.hostname} is not a public address; allow it with allow_private")
+        raise RefusedAddress(f"{parts.hostname} is not a public address; {ALLOW}")
     return parts
 
 
@@ -91,5 +92,5 @@ async def checked_addresses(host: str, port: int, allow_private: bool, resolver:
     if not allow_private:
         private = [address for address in addresses if not is_public(address)]
         if private:
-            raise RefusedAddress(f"{host} has the address {private[0]}, which is not public; allow it with allow_private")
+            raise RefusedAddress(f"{host} has the address {private[0]}, which is not public; {ALLOW}")
     return addresses
