@@ -1,5 +1,6 @@
 """`firstfault migrate`: brings Kafka topics, Elasticsearch templates and ClickHouse tables to what this version needs."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from firstfault_server import settings as configuration
-from firstfault_server.cli import connections, terminal
+from firstfault_server.cli import connections, terminal, variables
 from firstfault_server.ports import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def migrate(
         todo = steps(settings, connections.kafka_connection(settings), wait)
     except configuration.SettingsError as error:
         terminal.fail(str(error), terminal.EXIT_USAGE)
+    for misspelt in variables.warnings(os.environ):
+        sys.stderr.write(f"firstfault: {terminal.clean(misspelt)}\n")
     form = terminal.choose(settings.output)
     changes, unreachable = run(todo, wait)
     if form == "table":

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from firstfault_server import ports, telemetry
-from firstfault_server.cli import addresses, record_types, terminal
+from firstfault_server.cli import addresses, record_types, terminal, variables
 from firstfault_server.cli.clocks import SystemClock
 from firstfault_server.cli.own_telemetry import OwnTelemetry
 from firstfault_server.cli.servers import GrpcServer, HttpServer
@@ -113,6 +113,8 @@ def run(start: Start, name: str, settings: Settings) -> NoReturn:
 
     lines = telemetry.Lines(sys.stderr)
     log = telemetry.logger(settings.log_level, settings.log_format, lines)
+    for misspelt in variables.warnings(os.environ):
+        log.warning(misspelt)
     try:
         with telemetry.bridged(log), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signal(start, name, settings, log, lines))
