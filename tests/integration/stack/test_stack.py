@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from deploy.native.stack.ending import MARK
+from deploy.native.stack.supervision import PID
 from firstfault_server.cli import commands
 from firstfault_server.cli.doctor import RUN
+from tests.bench.machine import Meanwhile
 from tests.faults.jobs import NumpyJob
 from tests.faults.offline import compare
 from tests.faults.scenario import play
@@ -88,12 +90,12 @@ def test_the_doctor_follows_one_event_through_every_hop(
 def test_a_tenant_that_floods_delays_nobody_else(stack: Deployed) -> None:
     with keys(stack, f"flooding-{ROUND}", f"other-{ROUND}") as (flooding, other):
         alone = waits(stack, f"alone-{ROUND}", FAILURES, other)
+        meanwhile = Meanwhile(stack=int((stack.layout.folder / PID).read_text(encoding="ascii")))
         with flood(stack, flooding) as sent:
             flooded = waits(stack, f"flooded-{ROUND}", FAILURES, other)
     assert sent[True], "nothing was taken: a quota is no ban"
     assert sent[False] > sent[True], "nothing was refused: that was no flood"
-    patience = 5 if os.getloadavg()[0] > 8 else 1
-    assert flooded[-1] < alone[-1] + FLOOD_DELAY_S * patience
+    assert (flooded[-1] - alone[-1]) * meanwhile.left() < FLOOD_DELAY_S
 
 
 @pytest.mark.timeout(1500)
