@@ -1,6 +1,7 @@
 """What every test starts from: no settings of the person who runs it, generated cases that are the same each time, real servers."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("FIRSTFAULT_", "OTEL_")) and name not in KEPT:
             del os.environ[name]
+    # A shell starts what it runs in the background with SIGINT ignored, and so would be everything that tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Where no service answers, a sidecar would outlive its test by minutes.
     os.environ["FIRSTFAULT_SIDECAR_LINGER_S"] = "0"
 

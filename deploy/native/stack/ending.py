@@ -73,7 +73,7 @@ def _left(layout: Layout) -> Iterator[int]:
 
 
 def _ancestors(pid: int) -> Iterator[int]:
-    """A process and those that started it: a shell in which the mark was set is no process of the stack."""
-    while pid > 1:
+    """A process and those that started it: a shell in which the mark was set is no process of the stack, nor is a container's first."""
+    while pid > 0:
         yield pid
         pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])

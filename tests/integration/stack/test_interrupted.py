@@ -63,8 +63,7 @@ def test_an_interrupted_start_leaves_nothing(number: signal.Signals, moment: Mom
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     said: list[str] = []
     with subprocess.Popen(
-        # What is run in the background by a shell, as these tests may be, is started with SIGINT ignored.
-        ["env", "--default-signal=INT,TERM,HUP", sys.executable, "-m", "deploy.native.stack", "--folder", str(folder), "up"],
+        [sys.executable, "-m", "deploy.native.stack", "--folder", str(folder), "up"],
         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as started:  # fmt: skip
         assert started.stderr is not None
