@@ -65,7 +65,9 @@ def _status(folder: Path) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"stack: {text}", file=sys.stderr, flush=True)
+    # One write: `print` makes two, and an interruption between them would put two messages into one line.
+    sys.stderr.write(f"stack: {text}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
