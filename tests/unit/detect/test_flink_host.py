@@ -196,3 +196,17 @@ def broken(body: bytes, key: str = "t1/p", signal: str = "logs", tenant: str = "
 )
 def test_what_cannot_be_read_is_a_dead_letter(make: Callable[[], model.DeadLetter], reason: str) -> None:
     assert reason in make().reason
+
+
+def test_rows_for_a_stage_that_takes_each_at_once_are_not_gathered() -> None:
+    script = Script(2, run="r")
+    script.exception(1.0, 1, "ValueError", "a sample has no label")
+    flink = SimulatedFlink(stages())
+    flink.advance(at(1.0) // 1_000_000)
+    for offset, record in enumerate(recording(script, 2.0)):
+        if record.signal != "clock":
+            tenant = record.key.partition("/")[0].encode()
+            row = LogRow(0, offset, record.received_ms, record.signal.encode(), tenant, record.body)
+            flink.element("worker", record.key, write_log_row(row))
+    # No watermark has come since the exception.
+    assert of(model.Incident, flink.outputs)

@@ -353,6 +353,8 @@ class StageHost:
                     self._made.outputs.append(record)  # type: ignore[arg-type]
                 elif target in self._rules and (found := self._rules[target].place(record, now_ns)) is not None:
                     key, urgent = found
+                    # Whoever takes records one by one gets each at once.
+                    urgent = urgent or self._rules[target].eager
                     self._made.onward.append((target, key, stage_row(record, Head(now_ns, received_ns(record, now_ns), urgent))))
 
     def _bury_failed(self, letter: model.DeadLetter) -> None:
