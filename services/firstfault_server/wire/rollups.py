@@ -10,6 +10,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from firstfault_server.core import model
+from firstfault_server.wire import codec
 from firstfault_server.wire.pb import records_pb2 as pb
 from firstfault_server.wire.unreadable import Unreadable
 
@@ -42,7 +43,8 @@ def decode_rollups(data: bytes) -> list[model.Rollup]:
         batch = pb.RollupBatch.FromString(data)
     except DecodeError as error:
         raise Unreadable(f"not a RollupBatch: {error}") from error
-    return [*map(_record, batch.rollups), *[row for columns in batch.columns for row in _records(columns)]]
+    earlier = [codec.decode(model.Rollup, row.SerializeToString()) for row in batch.rollups]
+    return [*earlier, *[row for columns in batch.columns for row in _records(columns)]]
 
 
 def _parts(rollups: Iterable[model.Rollup]) -> Iterator[Sequence[model.Rollup]]:
@@ -99,30 +101,3 @@ def _records(columns: pb.RollupColumns) -> list[model.Rollup]:
     shared = {name: getattr(columns, name) for name in _SHARED}
     shared["rank"] = columns.rank if columns.HasField("rank") else None
     return [model.Rollup(**shared, **dict(zip(_OWN, row, strict=True))) for row in zip(*own.values(), strict=True)]
-
-
-def _record(row: pb.Rollup) -> model.Rollup:
-    there = row.HasField
-    return model.Rollup(
-        tenant=row.tenant,
-        run=row.run,
-        process=row.process,
-        rank=row.rank if there("rank") else None,
-        node=row.node,
-        metric=row.metric,
-        attributes=row.attributes,
-        window_ns=row.window_ns,
-        position=row.position,
-        count=row.count,
-        sum=row.sum,
-        sumsq=row.sumsq,
-        min=row.min if there("min") else None,
-        max=row.max if there("max") else None,
-        first=row.first if there("first") else None,
-        first_ns=row.first_ns,
-        last=row.last if there("last") else None,
-        last_ns=row.last_ns,
-        nonfinite=row.nonfinite,
-        step_min=row.step_min if there("step_min") else None,
-        step_max=row.step_max if there("step_max") else None,
-    )

@@ -44,8 +44,6 @@ TELLING = ("alerter", "elasticsearch")
 BACK_WITHIN_S = 150.0
 READINESS_S = 30.0
 FAILURES = 6
-BUSY = 0.6
-"""Share of the machine below which others have most of it."""
 ROUND = secrets.token_hex(3)
 """Marks the runs of this session: a stack that stays up knows those of others."""
 
@@ -96,7 +94,7 @@ def test_a_tenant_that_floods_delays_nobody_else(stack: Deployed) -> None:
         with flood(stack, flooding) as sent:
             flooded = waits(stack, f"flooded-{ROUND}", FAILURES, other)
     assert sent[True], "nothing was taken: a quota is no ban"
-    assert sent[False] > 0.2 * sent[True], "hardly anything was refused: that was no flood"
+    assert sent[False] > sent[True], "nothing was refused: that was no flood"
     assert (flooded[-1] - alone[-1]) * meanwhile.left() < FLOOD_DELAY_S
 
 
@@ -117,7 +115,6 @@ def kills(stack: Deployed, times: int) -> None:
         made = stack.client.post("/v1/destinations", json={"name": f"pager-{ROUND}", "url": pager.url, "allow_private": True})
         assert made.status_code == 201, made.text
         job = running_job(stack)
-        meanwhile = Meanwhile(stack=supervisor(stack))
         stream = Stream(stack.otlp_url, f"streaming-{ROUND}", ranks=8, points_per_second=POINTS_PER_SECOND, threads=2)
         rounds = [(number, victim) for number in range(times) for victim in VICTIMS]
         try:
@@ -132,7 +129,7 @@ def kills(stack: Deployed, times: int) -> None:
             stream.stop()
         crashed = sorted(f"{when}-{victim}-{number}-{ROUND}" for when in ("before", "after") for number, victim in rounds)
         nothing_lost(stack, stream)
-        told_once(stack, pager, crashed, meanwhile.left())
+        told_once(stack, pager, crashed)
         stack.client.delete(f"/v1/destinations/{made.json()['id']}")
 
 
@@ -163,11 +160,10 @@ def nothing_lost(stack: Deployed, stream: Stream) -> None:
     assert stored_points(stack, stream) == stream.acknowledged_points()
 
 
-def told_once(stack: Deployed, pager: Pager, crashed: Sequence[str], left: float) -> None:
+def told_once(stack: Deployed, pager: Pager, crashed: Sequence[str]) -> None:
     """One incident and one opening message for each run that failed, and none for a silence that was none.
 
-    A message may come a second time, known by its id, around a kill of who tells, or when a busy machine (`left`: the share of it that
-    others left) kept the receiver's answer for longer than the alerter waits.
+    A message may come a second time, known by its id, around a kill of who tells.
     """
     incidents = [item for item in stack.items("/v1/incidents") if item["run"]["id"].endswith(ROUND)]
     assert sorted(item["run"]["id"] for item in incidents) == crashed
@@ -177,7 +173,7 @@ def told_once(stack: Deployed, pager: Pager, crashed: Sequence[str], left: float
     told = Counter((webhook, body["run"]["id"]) for webhook, body in pager.messages)
     again = {message: times for message, times in told.items() if times > 1}
     assert not again or max(again.values()) == 2, again
-    assert left < BUSY or all(any(f"-{each}-" in run for each in TELLING) for _, run in again), again
+    assert all(any(f"-{each}-" in run for each in TELLING) for _, run in again), again
 
 
 def supervisor(stack: Deployed) -> int:

@@ -9,7 +9,7 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.datastream.connectors.kafka import DeliveryGuarantee, KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSink, KafkaSource
 from pyflink.java_gateway import get_gateway
 
-from firstfault_server.detect.flink.host import TARGETS, KeyedStage, byte_array, stage_rows
+from firstfault_server.detect.flink.host import KeyedStage, byte_array, stage_rows
 from firstfault_server.detect.flink.keyed_host import AFTER
 from firstfault_server.detect.flink.partitions import check_partitions
 from firstfault_server.detect.flink.plan import CLOCK_KEYS, MAX_PARALLELISM, Plan, PlanError, java_security, made_stages, read_plan
@@ -92,8 +92,7 @@ def _stage(name: str, rows: DataStream, plan: Plan) -> DataStream:
     selector = _jvm().org.apache.flink.streaming.api.functions.python.KeyByKeySelector()
     keyed = rows._j_data_stream.keyBy(selector, Types.ROW([Types.STRING()]).get_java_type_info())
     made = KeyedStream(keyed, byte_array(), rows).process(KeyedStage(name, plan), byte_array()).uid(name).name(name)
-    targets = [plan.topic(target) for target in TARGETS if target not in AFTER.values()]
-    parted = made._j_data_stream.process(_jvm().firstfault.Packets(",".join(targets), ",".join(AFTER.values())))
+    parted = made._j_data_stream.process(_jvm().firstfault.Packets(_topics(plan), ",".join(AFTER.values())))
     return DataStream(parted).uid(f"{name}-parted").name("parted")
 
 
@@ -106,8 +105,7 @@ def _onward(stage: DataStream, target: str) -> DataStream:
 
 def _sink(plan: Plan) -> KafkaSink:
     builder = KafkaSink.builder().set_bootstrap_servers(plan.kafka_bootstrap)
-    topics = ",".join(plan.topic(name) for name in TOPICS.values())
-    builder._j_builder.setRecordSerializer(_jvm().firstfault.TopicRows(topics))
+    builder._j_builder.setRecordSerializer(_jvm().firstfault.TopicRows(_topics(plan)))
     properties = {"linger.ms": "5", "compression.type": "zstd", "max.request.size": str(LARGEST_REQUEST)}
     if plan.flink_guarantee == "exactly-once":
         builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix(plan.group)
@@ -120,6 +118,11 @@ def _sink(plan: Plan) -> KafkaSink:
     for name, value in (properties | java_security(plan.kafka_security)).items():
         builder.set_property(name, value)
     return builder.build()
+
+
+def _topics(plan: Plan) -> str:
+    """All that is written to, in the order in which packets count them."""
+    return ",".join(plan.topic(name) for name in TOPICS.values())
 
 
 def _jvm() -> Any:
