@@ -66,10 +66,12 @@ public class Gather extends AbstractStreamOperator<Row> implements OneInputStrea
     private void sendAll() {
         waiting.forEach(this::send);
         waiting.clear();
-        size = 0;
     }
 
     private void send(String key, List<byte[]> rows) {
+        for (byte[] row : rows) {
+            size -= row.length;
+        }
         output.collect(new StreamRecord<>(Row.of(key, rows.size() == 1 ? rows.get(0) : packed(rows))));
     }
 
